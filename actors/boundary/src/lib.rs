@@ -1,0 +1,1 @@
+//! The half of a sandbox inside the fence.

@@ -1,0 +1,1 @@
+//! The trusted half of a sandbox: policy, names, egress, sessions, health.

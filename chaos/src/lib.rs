@@ -1,0 +1,1 @@
+//! Storms: seeded simulations of supervision.

@@ -1,0 +1,1 @@
+//! What can be seen: audit records, races, logs.

@@ -1,0 +1,17 @@
+//! What the processes of Holdfast say to each other.
+//!
+//! The messages are generated from `proto/holdfast/v1`: [`lane`](v1::FromBroker) and [`handoff`](v1::Handoff) travel as one packet each over
+//! Unix sockets, [`boundary`](v1::boundary_client) as gRPC.
+
+/// Version 1 of the messages.
+#[expect(
+    missing_docs,
+    clippy::pedantic,
+    clippy::allow_attributes,
+    clippy::allow_attributes_without_reason,
+    unused_qualifications,
+    reason = "generated code"
+)]
+pub mod v1 {
+    tonic::include_proto!("holdfast.v1");
+}

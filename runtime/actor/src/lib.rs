@@ -1,0 +1,1 @@
+//! Obeys supervision on ractor: bounded mailboxes, generations, ordered shutdown.

@@ -1,0 +1,1 @@
+//! The only unsafe code: safe, named wrappers of what Linux offers.

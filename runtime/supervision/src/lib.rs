@@ -1,0 +1,1 @@
+//! Decides what follows a death: supervision trees as values.

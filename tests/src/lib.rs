@@ -1,0 +1,1 @@
+//! Black-box tests on the real binary, and the servers they talk to.
