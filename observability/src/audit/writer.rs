@@ -1,0 +1,195 @@
+//! The thread that turns records into lines.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::sync::Arc;
+use std::thread;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use super::{Shared, State, Writer};
+use crate::record::written;
+use crate::{Limiter, Record, fault};
+
+pub(super) fn spawn(shared: Arc<Shared>, file: File) -> io::Result<()> {
+    let ending = Ending(Arc::clone(&shared));
+    thread::Builder::new()
+        .name("audit".into())
+        .stack_size(STACK)
+        .spawn(move || {
+            let _ending = ending;
+            Trail::new(file).follow(&shared);
+        })
+        .map(drop)
+}
+
+/// Says that the writer has ended, however it ended.
+struct Ending(Arc<Shared>);
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let mut state = self.0.state.lock();
+        state.give_up();
+        state.writer = Writer::Ended;
+        self.0.done.notify_all();
+    }
+}
+
+struct Trail {
+    file: File,
+    text: Vec<u8>,
+    /// The last write stopped inside a line.
+    torn: bool,
+    complaints: Limiter,
+    waited: Duration,
+}
+
+/// What the writer took out of the queue in one go.
+struct Batch {
+    records: VecDeque<Record>,
+    unsaid: u64,
+    last: bool,
+}
+
+impl Trail {
+    fn new(file: File) -> Self {
+        Self {
+            file,
+            text: Vec::new(),
+            torn: false,
+            complaints: Limiter::default(),
+            waited: Duration::ZERO,
+        }
+    }
+
+    fn follow(mut self, shared: &Shared) {
+        loop {
+            let batch = take(shared);
+            self.say(&batch);
+            let result = self.file.write_all(&self.text);
+            self.torn = result.is_err();
+            let settled = settle(&mut shared.state.lock(), &batch, result.is_ok());
+            if let Err(error) = result {
+                self.complain(&error, batch.lines());
+                self.recover(shared);
+            }
+            if settled {
+                return;
+            }
+        }
+    }
+
+    fn say(&mut self, batch: &Batch) {
+        self.text.clear();
+        self.text.shrink_to(KEPT);
+        if self.torn {
+            self.text.push(b'\n');
+        }
+        if batch.unsaid > 0 {
+            self.line(&Gap::new(batch.unsaid));
+        }
+        for record in &batch.records {
+            self.line(record);
+        }
+    }
+
+    fn line(&mut self, line: &impl Serialize) {
+        let before = self.text.len();
+        // Strings and numbers in memory: this cannot fail, and a half-written line must not stay if it does.
+        if serde_json::to_writer(&mut self.text, line).is_err() {
+            self.text.truncate(before);
+        } else {
+            self.text.push(b'\n');
+        }
+    }
+
+    fn complain(&mut self, error: &io::Error, lost: u64) {
+        if let Some(held_back) = self.complaints.admit(self.waited) {
+            fault!(%error, lost, held_back, "write to the audit file");
+        }
+    }
+
+    /// Gives the disk time; only one who closes does not wait for it.
+    fn recover(&mut self, shared: &Shared) {
+        let mut state = shared.state.lock();
+        if !state.closed {
+            shared.more.wait_for(&mut state, AFTER_FAILURE);
+            self.waited += AFTER_FAILURE;
+        }
+    }
+}
+
+impl Batch {
+    fn lines(&self) -> u64 {
+        self.records.len() as u64
+    }
+}
+
+/// Books the outcome of one write. True when nothing is left to do.
+fn settle(state: &mut State, batch: &Batch, written: bool) -> bool {
+    state.in_hand = 0;
+    if written {
+        state.written += batch.lines();
+    } else {
+        state.lose(batch.lines());
+        // It is still to be said how many were lost before.
+        state.unsaid += batch.unsaid;
+    }
+    batch.last && state.waiting.is_empty()
+}
+
+/// Waits for something to write and takes all of it.
+fn take(shared: &Shared) -> Batch {
+    let mut state = shared.state.lock();
+    while state.waiting.is_empty() && !state.closed {
+        state.asleep = true;
+        shared.more.wait(&mut state);
+        state.asleep = false;
+        if !state.closed {
+            // Whoever reports next does not have to wake anybody: we look again by ourselves.
+            shared.more.wait_for(&mut state, LINGER);
+        }
+    }
+    state.in_hand = state.waiting.len() as u64;
+    Batch {
+        records: std::mem::take(&mut state.waiting),
+        unsaid: std::mem::take(&mut state.unsaid),
+        last: state.closed,
+    }
+}
+
+/// The line that stands for lines that are missing.
+#[derive(Serialize)]
+struct Gap {
+    time: String,
+    class_uid: u32,
+    class_name: &'static str,
+    activity: &'static str,
+    count: u64,
+}
+
+impl Gap {
+    fn new(count: u64) -> Self {
+        Self {
+            time: written(SystemTime::now()),
+            class_uid: 0,
+            class_name: "Base Event",
+            activity: "records_lost",
+            count,
+        }
+    }
+}
+
+/// How long the writer gathers records before it writes them in one go.
+const LINGER: Duration = Duration::from_millis(2);
+
+/// How long it waits after a write that failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// How much of its text buffer the writer keeps between batches.
+const KEPT: usize = 64 * 1024;
+
+/// The writer formats lines and writes them; that needs little.
+const STACK: usize = 128 * 1024;
