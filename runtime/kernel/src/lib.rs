@@ -4,5 +4,14 @@
 //! the argument why it is sound.
 
 pub mod error;
+pub mod execute;
+pub mod fork;
+pub mod landlock;
+pub mod look;
+pub mod mount;
+pub mod notify;
+pub mod privilege;
+pub mod seccomp;
+pub mod terminal;
 
 pub use error::{Called, Error, Result};

@@ -1,0 +1,227 @@
+//! Makes a new process, in new namespaces where asked.
+//!
+//! Only a process with one thread may fork here: then the child is a whole process and not one thread's copy of locked
+//! locks. Nothing is executed anew, so parent and child share their pages.
+
+use std::fmt::Write;
+use std::fs;
+use std::mem::size_of;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+
+use nix::sched::CloneFlags;
+use nix::sys::signal::Signal;
+use nix::unistd::{Gid, Pid, Uid};
+
+use crate::error::{Called, Error, Result, answered};
+
+/// On which side of a fork the caller finds itself.
+#[derive(Debug)]
+pub enum Forked {
+    /// In the new process.
+    Child,
+    /// In the old one.
+    Parent(Child),
+}
+
+/// A child process, held by its pidfd so that its number cannot mean a stranger.
+#[derive(Debug)]
+pub struct Child {
+    /// Its number in the parent's pid namespace.
+    pub pid: Pid,
+    /// Readable when the child has ended.
+    pub pidfd: OwnedFd,
+}
+
+/// How a process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// By itself, with this status (0–255).
+    Exited(i32),
+    /// By this signal.
+    Signalled(i32),
+}
+
+/// Forks into `namespaces` (empty for none but the caller's own).
+///
+/// # Panics
+///
+/// When the process has more than one thread.
+pub fn fork(namespaces: CloneFlags) -> Result<Forked> {
+    assert!(single_threaded(), "fork with several threads");
+    let mut pidfd: libc::c_int = -1;
+    let tid = thread_id_address();
+    let settid = if tid == 0 {
+        0
+    } else {
+        libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID
+    };
+    #[expect(clippy::cast_sign_loss, reason = "flags are bits")]
+    let flags = (namespaces.bits() | libc::CLONE_PIDFD | settid) as u64;
+    let arguments = libc::clone_args {
+        flags,
+        pidfd: &raw mut pidfd as u64,
+        child_tid: tid,
+        parent_tid: 0,
+        exit_signal: libc::SIGCHLD as u64,
+        stack: 0,
+        stack_size: 0,
+        tls: 0,
+        set_tid: 0,
+        set_tid_size: 0,
+        cgroup: 0,
+    };
+    // SAFETY: without CLONE_VM the child runs on a copy of this stack, and with one thread (asserted) no lock of another
+    // thread stays locked in it. The kernel reads `arguments` and writes a descriptor to `pidfd`, both of which live
+    // here; `child_tid` is where the C library keeps the thread id of this very thread.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    match answered("clone3", answer)? {
+        0 => Ok(Forked::Child),
+        pid => {
+            // SAFETY: CLONE_PIDFD wrote a new descriptor that nobody else owns.
+            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            #[expect(clippy::cast_possible_truncation, reason = "a pid fits")]
+            let pid = Pid::from_raw(pid as i32);
+            Ok(Forked::Parent(Child { pid, pidfd }))
+        }
+    }
+}
+
+/// Maps the ids of a child in a new user namespace, seen from outside: an ordinary user's own two only, for root every id
+/// that root has here, each to itself.
+pub fn map_ids(child: Pid) -> Result<()> {
+    let (uid, gid) = (Uid::effective(), Gid::effective());
+    let write = |file: &str, text: &str, call| {
+        fs::write(format!("/proc/{child}/{file}"), text).called(call)
+    };
+    if uid.is_root() {
+        write(
+            "uid_map",
+            &whole_map("/proc/self/uid_map")?,
+            "write uid_map",
+        )?;
+        return write(
+            "gid_map",
+            &whole_map("/proc/self/gid_map")?,
+            "write gid_map",
+        );
+    }
+    write("setgroups", "deny", "write setgroups")?;
+    write("uid_map", &format!("{uid} {uid} 1"), "write uid_map")?;
+    write("gid_map", &format!("{gid} {gid} 1"), "write gid_map")
+}
+
+impl Child {
+    /// Sends `signal`; a child that has ended already is no error.
+    pub fn signal(&self, signal: Signal) -> Result<()> {
+        signal_by(&self.pidfd, signal as i32)
+    }
+
+    /// Waits until the child has ended and takes its status.
+    pub fn wait(&self) -> Result<Ended> {
+        use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+        loop {
+            match waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED) {
+                Ok(WaitStatus::Exited(_, status)) => return Ok(Ended::Exited(status)),
+                Ok(WaitStatus::Signaled(_, signal, _)) => {
+                    return Ok(Ended::Signalled(signal as i32));
+                }
+                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
+                Err(errno) => return Err(Error::new("waitid", errno as i32)),
+            }
+        }
+    }
+}
+
+/// Sends the signal `number` to the process behind `pidfd`; one that has ended already is no error.
+pub fn signal_by(pidfd: impl AsFd, number: i32) -> Result<()> {
+    let fd = pidfd.as_fd().as_raw_fd();
+    // SAFETY: the descriptor is borrowed for the call; no siginfo is passed, so the kernel reads no memory of ours.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, fd, number, 0, 0) };
+    match answered("pidfd_send_signal", answer) {
+        Err(error) if error.errno() != libc::ESRCH => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Opens a pidfd of the process (or, with `thread`, of the thread) `pid`.
+pub fn open_pidfd(pid: u32, thread: bool) -> Result<OwnedFd> {
+    let flags = if thread { libc::O_EXCL } else { 0 };
+    // SAFETY: the call takes two numbers and no memory.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, flags) };
+    let fd = answered("pidfd_open", answer)?;
+    #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
+    // SAFETY: the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Whether the calling process has one thread only.
+fn single_threaded() -> bool {
+    // A directory has two links and one more for each directory in it: here one a thread.
+    fs::metadata("/proc/self/task").is_ok_and(|task| task.nlink() == 3)
+}
+
+/// Where the C library keeps this thread's id, so that the child's copy can be set right as its own `fork` would; 0 when
+/// the kernel does not tell (then only `raise` in the child is affected).
+fn thread_id_address() -> u64 {
+    let mut address: u64 = 0;
+    // SAFETY: the kernel writes one pointer to `address`, which lives here.
+    let answer = unsafe { libc::prctl(PR_GET_TID_ADDRESS, &raw mut address) };
+    if answer == 0 { address } else { 0 }
+}
+
+/// Every extent of an id map, mapped to itself.
+fn whole_map(path: &str) -> Result<String> {
+    let map = fs::read_to_string(path).called("read uid_map")?;
+    let mut whole = String::new();
+    for line in map.lines() {
+        let mut fields = line.split_whitespace();
+        if let (Some(inside), Some(_), Some(count)) = (fields.next(), fields.next(), fields.next())
+        {
+            let _ = writeln!(whole, "{inside} {inside} {count}");
+        }
+    }
+    Ok(whole)
+}
+
+const PR_GET_TID_ADDRESS: libc::c_int = 40;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::CommandExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn a_process_with_threads_may_not_fork() {
+        let caught = std::panic::catch_unwind(|| fork(CloneFlags::empty()));
+
+        assert!(caught.is_err());
+    }
+
+    #[test]
+    fn a_pidfd_signals_the_process_it_was_opened_for() {
+        let mut sleeper = Command::new("sleep")
+            .arg("60")
+            .process_group(0)
+            .spawn()
+            .expect("sleep");
+        let pidfd = open_pidfd(sleeper.id(), false).expect("pidfd");
+
+        signal_by(&pidfd, libc::SIGKILL).expect("signal");
+
+        let status = sleeper.wait().expect("wait");
+        assert_eq!(
+            std::os::unix::process::ExitStatusExt::signal(&status),
+            Some(libc::SIGKILL)
+        );
+        signal_by(&pidfd, libc::SIGKILL).expect("a process that has ended is no error");
+    }
+}

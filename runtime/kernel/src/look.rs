@@ -1,0 +1,270 @@
+//! Looks at a process that waits in a system call: its socket, its memory, its program, its parent.
+//!
+//! All of it may be refused (a program that must not be read) or come too late (the process is gone): both are errors
+//! with an errno, never a panic.
+
+use std::fs;
+use std::io::IoSliceMut;
+use std::mem::size_of;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+
+use crate::error::{Called, Error, Result, answered};
+use crate::fork::open_pidfd;
+
+/// A duplicate of another process's socket: whatever that process does with its number, this stays the same socket.
+#[derive(Debug)]
+pub struct Pinned(OwnedFd);
+
+/// The address in a `connect`, as the caller's memory held it at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// An IPv4 or IPv6 address and port.
+    Inet(SocketAddr),
+    /// `AF_UNSPEC`: the caller dissolves an association.
+    Unspecified,
+    /// Another family: Unix sockets, netlink.
+    Other(u16),
+}
+
+/// The parent of a process and the time it was started at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Lineage {
+    /// The parent's process id, in the pid namespace of `/proc`.
+    pub parent: u32,
+    /// Clock ticks after boot: with the pid it names one process.
+    pub started: u64,
+}
+
+impl Pinned {
+    /// Duplicates descriptor `number` of the thread `tid`.
+    pub fn pin(tid: u32, number: i32) -> Result<Self> {
+        let pidfd = open_pidfd(tid, true).or_else(|error| {
+            // Before Linux 6.9 only a thread-group leader has a pidfd.
+            if error.errno() == libc::EINVAL {
+                open_pidfd(leader(tid)?, false)
+            } else {
+                Err(error)
+            }
+        })?;
+        // SAFETY: the call takes numbers only.
+        let answer = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
+        let fd = answered("pidfd_getfd", answer)?;
+        #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
+        // SAFETY: the kernel has just made this descriptor for us alone.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+    }
+
+    /// `SO_COOKIE`: names the socket for ever.
+    pub fn cookie(&self) -> Result<u64> {
+        self.option(libc::SO_COOKIE, 0u64)
+    }
+
+    /// `SO_PROTOCOL`: `IPPROTO_TCP`, `IPPROTO_UDP`, …
+    pub fn protocol(&self) -> Result<i32> {
+        self.option(libc::SO_PROTOCOL, 0i32)
+    }
+
+    /// Whether calls on the socket wait.
+    pub fn is_blocking(&self) -> Result<bool> {
+        let flags = fcntl(self.0.as_fd(), FcntlArg::F_GETFL).called("fcntl F_GETFL")?;
+        Ok(!OFlag::from_bits_truncate(flags).contains(OFlag::O_NONBLOCK))
+    }
+
+    /// `SO_SNDTIMEO`: how long a connect waits, if it is limited.
+    pub fn send_timeout(&self) -> Result<Option<Duration>> {
+        let time = nix::sys::socket::getsockopt(&self.0, nix::sys::socket::sockopt::SendTimeout)
+            .called("getsockopt SO_SNDTIMEO")?;
+        let micros = u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000
+            + u64::try_from(time.tv_usec()).unwrap_or(0);
+        Ok((micros > 0).then(|| Duration::from_micros(micros)))
+    }
+
+    fn option<T: Copy>(&self, name: libc::c_int, mut value: T) -> Result<T> {
+        #[expect(
+            clippy::cast_possible_truncation,
+            reason = "a number has at most 8 bytes"
+        )]
+        let mut length = size_of::<T>() as libc::socklen_t;
+        // SAFETY: the kernel writes at most `length` bytes to `value`, which has that many and holds plain numbers.
+        let answer = unsafe {
+            libc::getsockopt(
+                self.0.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                (&raw mut value).cast(),
+                &raw mut length,
+            )
+        };
+        answered("getsockopt", answer.into())?;
+        Ok(value)
+    }
+}
+
+/// Reads the socket address of `length` bytes at `address` in the memory of `tid`.
+pub fn target(tid: u32, address: u64, length: u64) -> Result<Target> {
+    let mut bytes = [0u8; 28];
+    let length = usize::try_from(length)
+        .unwrap_or(usize::MAX)
+        .min(bytes.len());
+    let remote = RemoteIoVec {
+        base: usize::try_from(address).unwrap_or(0),
+        len: length,
+    };
+    #[expect(clippy::cast_possible_wrap, reason = "a thread id is positive")]
+    let pid = Pid::from_raw(tid as i32);
+    let read = process_vm_readv(pid, &mut [IoSliceMut::new(&mut bytes[..length])], &[remote])
+        .called("process_vm_readv")?;
+    parse(&bytes[..read]).ok_or_else(|| Error::new("connect", libc::EINVAL))
+}
+
+/// The path of the program that `pid` executes, as its own mount namespace names it.
+pub fn executable(pid: u32) -> Result<String> {
+    let link = fs::read_link(format!("/proc/{pid}/exe")).called("readlink /proc/PID/exe")?;
+    Ok(String::from_utf8_lossy(link.as_os_str().as_bytes()).into_owned())
+}
+
+/// The parent and the start of `pid`.
+pub fn lineage(pid: u32) -> Result<Lineage> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).called("read /proc/PID/stat")?;
+    // The second field is the name in parentheses, in which anything may stand; behind the last one there are numbers.
+    let fields = stat
+        .rsplit_once(')')
+        .map(|(_, fields)| fields)
+        .unwrap_or_default();
+    let mut fields = fields.split_ascii_whitespace();
+    let parent = fields.nth(1).and_then(|field| field.parse().ok());
+    let started = fields.nth(17).and_then(|field| field.parse().ok());
+    match (parent, started) {
+        (Some(parent), Some(started)) => Ok(Lineage { parent, started }),
+        _ => Err(Error::new("parse /proc/PID/stat", libc::EPROTO)),
+    }
+}
+
+/// The process that the thread `tid` belongs to.
+pub fn leader(tid: u32) -> Result<u32> {
+    status_field(tid, "Tgid:").and_then(|value| {
+        value
+            .parse()
+            .map_err(|_| Error::new("parse /proc/PID/status", libc::EPROTO))
+    })
+}
+
+/// Whether a signal waits for the thread `tid` that it does not block.
+pub fn has_signal(tid: u32) -> Result<bool> {
+    let bits = |name| {
+        status_field(tid, name).map(|value| u64::from_str_radix(&value, 16).unwrap_or_default())
+    };
+    Ok((bits("SigPnd:")? | bits("ShdPnd:")?) & !bits("SigBlk:")? != 0)
+}
+
+fn status_field(tid: u32, name: &str) -> Result<String> {
+    let status =
+        fs::read_to_string(format!("/proc/{tid}/status")).called("read /proc/PID/status")?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix(name))
+        .map(|value| value.trim().to_owned())
+        .ok_or_else(|| Error::new("parse /proc/PID/status", libc::EPROTO))
+}
+
+fn parse(bytes: &[u8]) -> Option<Target> {
+    let (family, rest) = bytes.split_first_chunk::<2>()?;
+    let family = u16::from_ne_bytes(*family);
+    match i32::from(family) {
+        libc::AF_UNSPEC => Some(Target::Unspecified),
+        libc::AF_INET => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let address = Ipv4Addr::from(*rest.first_chunk::<4>()?);
+            Some(Target::Inet(SocketAddr::new(
+                IpAddr::V4(address),
+                u16::from_be_bytes(*port),
+            )))
+        }
+        libc::AF_INET6 => {
+            let (port, rest) = rest.split_first_chunk::<2>()?;
+            let address = Ipv6Addr::from(*rest.get(4..)?.first_chunk::<16>()?);
+            Some(Target::Inet(SocketAddr::new(
+                IpAddr::V6(address),
+                u16::from_be_bytes(*port),
+            )))
+        }
+        _ => Some(Target::Other(family)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{TcpListener, TcpStream};
+
+    use super::*;
+
+    #[test]
+    fn a_pinned_socket_is_the_callers_own() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        stream
+            .set_write_timeout(Some(Duration::from_millis(1500)))
+            .expect("set");
+
+        let pinned = Pinned::pin(
+            nix::unistd::gettid().as_raw().unsigned_abs(),
+            stream.as_raw_fd(),
+        )
+        .expect("pin");
+
+        let own = Pinned(stream.try_clone().expect("clone").into());
+        assert_eq!(
+            pinned.cookie().expect("cookie"),
+            own.cookie().expect("cookie")
+        );
+        assert_eq!(pinned.protocol().expect("protocol"), libc::IPPROTO_TCP);
+        assert!(pinned.is_blocking().expect("flags"));
+        stream.set_nonblocking(true).expect("set");
+        assert!(!pinned.is_blocking().expect("flags"));
+        let timeout = pinned.send_timeout().expect("timeout").expect("is set");
+        assert!((1500..1600).contains(&timeout.as_millis()));
+    }
+
+    #[test]
+    fn an_address_is_read_as_the_memory_holds_it() {
+        let family = u16::try_from(libc::AF_INET).expect("family");
+        let mut bytes = family.to_ne_bytes().to_vec();
+        bytes.extend([1, 187, 93, 184, 216, 34, 0, 0, 0, 0, 0, 0, 0, 0]);
+        let tid = nix::unistd::gettid().as_raw().unsigned_abs();
+
+        let read = target(tid, bytes.as_ptr() as u64, bytes.len() as u64).expect("read");
+
+        assert_eq!(
+            read,
+            Target::Inet("93.184.216.34:443".parse().expect("address"))
+        );
+        assert_eq!(
+            target(tid, bytes.as_ptr() as u64, 1).map_err(|e| e.errno()),
+            Err(libc::EINVAL)
+        );
+        assert_eq!(
+            target(tid, 8, 16).map_err(|error| error.errno()),
+            Err(libc::EFAULT)
+        );
+    }
+
+    #[test]
+    fn the_lineage_of_a_process_is_its_parent_and_its_start() {
+        let own = lineage(std::process::id()).expect("own");
+
+        assert_eq!(own.parent, std::os::unix::process::parent_id());
+        assert!(own.started > 0);
+        assert!(
+            executable(std::process::id())
+                .expect("exe")
+                .starts_with('/')
+        );
+    }
+}
