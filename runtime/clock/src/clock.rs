@@ -1,0 +1,172 @@
+//! Where moments come from.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant, SystemTime};
+
+use crate::Moment;
+
+/// Tells the time. Cheap to clone; all clones agree.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    System,
+    Manual(ManualClock),
+    #[cfg(feature = "tokio")]
+    Tokio,
+}
+
+impl Clock {
+    /// The machine's monotonic clock.
+    pub const fn system() -> Self {
+        Self(Source::System)
+    }
+
+    /// The clock of the tokio runtime: the machine's own, except in a test that paused it
+    /// (`tokio::time::pause`), where it moves as the test says.
+    #[cfg(feature = "tokio")]
+    pub const fn tokio() -> Self {
+        Self(Source::Tokio)
+    }
+
+    /// The present moment.
+    pub fn now(&self) -> Moment {
+        match &self.0 {
+            Source::System => Moment::after_origin(instant().saturating_duration_since(origin())),
+            Source::Manual(clock) => clock.now(),
+            #[cfg(feature = "tokio")]
+            Source::Tokio => {
+                Moment::after_origin(tokio_instant().saturating_duration_since(origin()))
+            }
+        }
+    }
+
+    /// The date, for people and records. It may jump; never subtract two of them.
+    pub fn wall(&self) -> SystemTime {
+        match &self.0 {
+            Source::System => SystemTime::now(),
+            Source::Manual(clock) => clock.wall(),
+            #[cfg(feature = "tokio")]
+            Source::Tokio => SystemTime::now(),
+        }
+    }
+}
+
+/// A clock that moves only when told to. Clones are the same clock.
+#[derive(Clone, Debug)]
+pub struct ManualClock(Arc<Mutex<Hands>>);
+
+#[derive(Debug)]
+struct Hands {
+    now: Moment,
+    wall: SystemTime,
+}
+
+impl ManualClock {
+    /// A clock that stands at [`Moment::ORIGIN`], on the first of January 1970.
+    pub fn new() -> Self {
+        Self(Arc::new(Mutex::new(Hands {
+            now: Moment::ORIGIN,
+            wall: SystemTime::UNIX_EPOCH,
+        })))
+    }
+
+    /// What to hand to the code under test.
+    pub fn clock(&self) -> Clock {
+        Clock(Source::Manual(self.clone()))
+    }
+
+    /// Moves both the moment and the date forward.
+    pub fn advance(&self, by: Duration) {
+        self.with(|hands| {
+            hands.now += by;
+            hands.wall += by;
+        });
+    }
+
+    /// Sets the date alone, as an administrator would.
+    pub fn set_wall(&self, wall: SystemTime) {
+        self.with(|hands| hands.wall = wall);
+    }
+
+    /// The moment it stands at.
+    pub fn now(&self) -> Moment {
+        self.with(|hands| hands.now)
+    }
+
+    /// The date it shows.
+    pub fn wall(&self) -> SystemTime {
+        self.with(|hands| hands.wall)
+    }
+
+    fn with<T>(&self, turn: impl FnOnce(&mut Hands) -> T) -> T {
+        turn(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl Default for ManualClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// One origin for the whole process, and for what it forks: `CLOCK_MONOTONIC` is the machine's, not the process's.
+fn origin() -> Instant {
+    static ORIGIN: OnceLock<Instant> = OnceLock::new();
+    *ORIGIN.get_or_init(instant)
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that asks the machine for the time"
+)]
+fn instant() -> Instant {
+    Instant::now()
+}
+
+#[cfg(feature = "tokio")]
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the one place that asks the runtime for the time"
+)]
+fn tokio_instant() -> Instant {
+    // The origin must not be later than a time that was read before it.
+    origin();
+    tokio::time::Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_system_clock_moves_forward() {
+        let clock = Clock::system();
+        let before = clock.now();
+        while clock.now() == before {}
+        assert!(clock.now() > before);
+    }
+
+    #[test]
+    fn a_manual_clock_stands_still_until_it_is_told() {
+        let hand = ManualClock::new();
+        let clock = hand.clock();
+        assert_eq!(clock.now(), Moment::ORIGIN);
+        hand.advance(Duration::from_secs(3));
+        assert_eq!(clock.now() - Moment::ORIGIN, Duration::from_secs(3));
+        assert_eq!(
+            clock.wall(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(3)
+        );
+    }
+
+    #[test]
+    fn a_jump_of_the_date_leaves_the_moment_alone() {
+        let hand = ManualClock::new();
+        hand.advance(Duration::from_secs(100));
+        hand.set_wall(SystemTime::UNIX_EPOCH);
+        assert_eq!(hand.now() - Moment::ORIGIN, Duration::from_secs(100));
+        assert_eq!(hand.wall(), SystemTime::UNIX_EPOCH);
+    }
+}
