@@ -10,7 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["proto"],
     )?;
     tonic_prost_build::configure()
-        .bytes(".holdfast.v1.Output.data")
+        .bytes(".holdfast.v1.OutputChunk.data")
         .bytes(".holdfast.v1.Input.data")
         .compile_fds(descriptors)?;
     Ok(())
