@@ -6,12 +6,18 @@
 pub mod error;
 pub mod execute;
 pub mod fork;
+pub mod handoff;
 pub mod landlock;
+pub mod listen;
 pub mod look;
 pub mod mount;
 pub mod notify;
 pub mod privilege;
+pub mod ready;
 pub mod seccomp;
 pub mod terminal;
+
+#[cfg(test)]
+mod apart;
 
 pub use error::{Called, Error, Result};
