@@ -5,9 +5,10 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::AsFd;
-use std::panic::{AssertUnwindSafe, catch_unwind, set_hook};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::sync::Once;
+use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
@@ -15,6 +16,7 @@ use nix::unistd::{ForkResult, alarm, fork, getegid, geteuid};
 
 /// Runs `test` in a child of its own.
 pub(crate) fn apart(test: impl FnOnce()) {
+    listen_to_panics();
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     // SAFETY: the child is a copy of this thread alone. glibc's fork leaves the allocator usable; the child prints
     // nothing and takes no other lock that a thread of the test harness could have held.
@@ -78,13 +80,31 @@ fn enter() -> nix::Result<()> {
 }
 
 fn child(test: impl FnOnce(), writer: &std::io::PipeWriter) -> i32 {
-    let sink = writer.try_clone().expect("a second writer");
-    set_hook(Box::new(move |panic| {
-        // Lost words change nothing: the status still says that the test failed.
-        let _ = nix::unistd::write(sink.as_fd(), panic.to_string().as_bytes());
-    }));
+    SINK.store(writer.as_raw_fd(), Ordering::Relaxed);
     i32::from(catch_unwind(AssertUnwindSafe(test)).is_err())
 }
+
+/// Makes a panic of a child speak to its parent. Set once and before any fork: in a child, the lock around the hook
+/// may be one that a thread of the parent held.
+fn listen_to_panics() {
+    static SET: Once = Once::new();
+    SET.call_once(|| {
+        let usual = take_hook();
+        set_hook(Box::new(move |panic| {
+            let sink = SINK.load(Ordering::Relaxed);
+            if sink < 0 {
+                return usual(panic);
+            }
+            // SAFETY: the number is that of the child's own writer, which its caller keeps open until the end.
+            let sink = unsafe { BorrowedFd::borrow_raw(sink) };
+            // Lost words change nothing: the status still says that the test failed.
+            let _ = nix::unistd::write(sink, panic.to_string().as_bytes());
+        }));
+    });
+}
+
+/// Where a child's panic is told; negative everywhere else.
+static SINK: AtomicI32 = AtomicI32::new(-1);
 
 fn text(panic: &(dyn std::any::Any + Send)) -> String {
     let known = panic
@@ -96,3 +116,10 @@ fn text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// How long a child may take.
 const SECONDS: u32 = 60;
+
+#[test]
+fn a_panic_apart_is_the_callers_panic() {
+    let panic = catch_unwind(|| apart(|| panic!("far away"))).expect_err("a panic");
+
+    assert!(text(panic.as_ref()).contains("far away"));
+}
