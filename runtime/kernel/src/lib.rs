@@ -13,6 +13,7 @@ pub mod look;
 pub mod mount;
 pub mod notify;
 pub mod privilege;
+pub mod probe;
 pub mod ready;
 pub mod seccomp;
 pub mod terminal;

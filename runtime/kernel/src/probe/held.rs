@@ -1,0 +1,111 @@
+//! What a broker does to a caller: hold it, take its socket, read its memory.
+
+use std::io::{IoSliceMut, PipeReader, Read as _};
+use std::mem::size_of;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use nix::errno::Errno;
+use nix::sys::signal::{Signal, kill};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::sys::wait::waitpid;
+use nix::unistd::Pid;
+
+use super::Feature;
+use super::child::{Report, leave};
+
+/// Makes a child that waits, and looks at it.
+pub(super) fn look() -> Report {
+    let mut report = Report::default();
+    let Ok((reader, writer)) = std::io::pipe() else {
+        return report;
+    };
+    let child = match waiting(&reader) {
+        Ok(child) => child,
+        Err(errno) => {
+            report.add(Feature::Clone3, Err(errno));
+            return report;
+        }
+    };
+    report.add(Feature::Clone3, Ok(()));
+    let held = pidfd(child, 0);
+    let thread = pidfd(child, libc::O_EXCL);
+    if let Ok(held) = &held {
+        report.add(Feature::PidfdGetfd, take(held, &reader));
+    }
+    report.add(Feature::PidfdOpen, held.map(drop));
+    report.add(Feature::PidfdThread, thread.map(drop));
+    report.add(Feature::ReadMemory, read(child));
+    drop(writer);
+    let _gone = kill(child, Signal::SIGKILL);
+    let _reaped = waitpid(child, None);
+    report
+}
+
+/// A child made by clone3, with a pidfd, that waits for its end.
+fn waiting(mut reader: &PipeReader) -> nix::Result<Pid> {
+    let mut held: libc::c_int = -1;
+    // SAFETY: all zeros are valid for this struct of numbers.
+    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
+    arguments.flags = libc::CLONE_PIDFD as u64;
+    arguments.pidfd = &raw mut held as u64;
+    arguments.exit_signal = libc::SIGCHLD as u64;
+    // SAFETY: without CLONE_VM the child runs on a copy of this stack; it only reads a pipe into that stack and leaves
+    // through `_exit`. The kernel reads `arguments` and writes one descriptor to `held`, both alive here.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_clone3,
+            &raw const arguments,
+            size_of::<libc::clone_args>(),
+        )
+    };
+    match Errno::result(answer)? {
+        0 => {
+            let _end = reader.read(&mut [0]);
+            leave()
+        }
+        pid => {
+            // SAFETY: CLONE_PIDFD wrote a new descriptor that nobody else owns.
+            drop(unsafe { OwnedFd::from_raw_fd(held) });
+            i32::try_from(pid)
+                .map(Pid::from_raw)
+                .map_err(|_no_pid| Errno::EOVERFLOW)
+        }
+    }
+}
+
+fn pidfd(child: Pid, flags: i32) -> nix::Result<OwnedFd> {
+    // SAFETY: the call takes two numbers and no memory.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), flags) };
+    descriptor(answer)
+}
+
+/// Takes the child's copy of `wanted`.
+fn take(held: &OwnedFd, wanted: &PipeReader) -> nix::Result<()> {
+    let (held, wanted) = (held.as_raw_fd(), wanted.as_raw_fd());
+    // SAFETY: the call takes three numbers; both descriptors are borrowed for it.
+    let answer = unsafe { libc::syscall(libc::SYS_pidfd_getfd, held, wanted, 0) };
+    descriptor(answer).map(drop)
+}
+
+/// Reads a word that stands at the same place in the child.
+fn read(child: Pid) -> nix::Result<()> {
+    static WORD: u64 = 0x484f_4c44_4641_5354;
+    let mut copy = [0; size_of::<u64>()];
+    let there = RemoteIoVec {
+        base: &raw const WORD as usize,
+        len: copy.len(),
+    };
+    process_vm_readv(child, &mut [IoSliceMut::new(&mut copy)], &[there])?;
+    if u64::from_ne_bytes(copy) == WORD {
+        Ok(())
+    } else {
+        Err(Errno::EBADMSG)
+    }
+}
+
+fn descriptor(answer: libc::c_long) -> nix::Result<OwnedFd> {
+    let fd = Errno::result(answer)?;
+    let fd = i32::try_from(fd).map_err(|_no_descriptor| Errno::EBADF)?;
+    // SAFETY: the kernel has just made this descriptor for us alone.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
