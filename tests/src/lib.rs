@@ -1,1 +1,30 @@
-//! Black-box tests on the real binary, and the servers they talk to.
+//! What the black-box tests share: the real binary, the people who run it, the servers it talks to, and the traces it may not leave.
+//!
+//! ```text
+//! callers() ── who runs it: root and an ordinary user, or only the one we are
+//!    └ Area ── a directory of the caller's own: work, home, runtime, state
+//!        └ Run ── policy, arguments, input ─▶ Running ─▶ Finished: exit, output, audit records
+//! servers ── HTTP, HTTPS, TCP that echoes, half-closes, stays silent or refuses, git, DNS; each counts who came
+//! probe ── one C program with every attempt to get out
+//! ```
+//!
+//! Everything has a deadline; nothing sleeps for luck.
+
+pub mod area;
+pub mod artefacts;
+pub mod caller;
+pub mod leaks;
+pub mod policy;
+pub mod probe;
+pub mod record;
+pub mod run;
+pub mod servers;
+pub mod skip;
+pub mod terminal;
+pub mod wait;
+
+pub use area::Area;
+pub use caller::{Caller, callers};
+pub use policy::Policy;
+pub use record::Record;
+pub use run::{Finished, Run, Running};

@@ -1,0 +1,145 @@
+// What is measured from inside: the same program runs outside for the native figure.
+#include "probe.h"
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+
+static int by_size(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// bench-connect IP PORT COUNT: connect + close, microseconds.
+static int bench_connect(char **a) {
+    struct place to = place(a[0], a[1]);
+    int count = atoi(a[2]);
+    double *took = calloc(count, sizeof *took);
+    for (int i = 0; i < count; i++) {
+        double began = now();
+        int s = stream_socket(&to);
+        if (connect(s, (void *)&to.address, to.length))
+            die("connect");
+        close(s);
+        took[i] = (now() - began) * 1e6;
+    }
+    qsort(took, count, sizeof *took, by_size);
+    printf("p50=%.1f\np99=%.1f\nmax=%.1f\n", took[count / 2], took[count * 99 / 100], took[count - 1]);
+    return 0;
+}
+
+// bench-bulk IP PORT CONNECTIONS SECONDS: reads from a server that never stops; gigabytes a second.
+static int bench_bulk(char **a) {
+    struct place to = place(a[0], a[1]);
+    int count = atoi(a[2]), poller = epoll_create1(0);
+    double seconds = atof(a[3]), bytes = 0, began;
+    static char buffer[1 << 18];
+    for (int i = 0; i < count; i++) {
+        int s = stream_socket(&to);
+        if (connect(s, (void *)&to.address, to.length))
+            die("connect");
+        fcntl(s, F_SETFL, O_NONBLOCK);
+        epoll_ctl(poller, EPOLL_CTL_ADD, s, &(struct epoll_event){.events = EPOLLIN, .data.fd = s});
+    }
+    for (began = now(); now() - began < seconds;) {
+        struct epoll_event ready[64];
+        int some = epoll_wait(poller, ready, 64, 1000);
+        for (int i = 0; i < some; i++) {
+            ssize_t got = read(ready[i].data.fd, buffer, sizeof buffer);
+            if (got == 0)
+                die("closed");
+            if (got > 0)
+                bytes += got;
+        }
+    }
+    printf("gbps=%.3f\nbytes=%.0f\n", bytes / (now() - began) / 1e9, bytes);
+    return 0;
+}
+
+// bench-requests IP PORT CONNECTIONS SECONDS: one byte there and back, on kept connections.
+static int bench_requests(char **a) {
+    struct place to = place(a[0], a[1]);
+    int count = atoi(a[2]), poller = epoll_create1(0), one = 1;
+    double seconds = atof(a[3]), began, *sent = calloc(65536, sizeof *sent);
+    size_t done = 0, room = 1 << 22;
+    double *took = calloc(room, sizeof *took);
+    for (int i = 0; i < count; i++) {
+        int s = stream_socket(&to);
+        if (connect(s, (void *)&to.address, to.length))
+            die("connect");
+        setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+        epoll_ctl(poller, EPOLL_CTL_ADD, s, &(struct epoll_event){.events = EPOLLIN, .data.fd = s});
+        sent[s] = now();
+        if (write(s, "x", 1) != 1)
+            die("write");
+    }
+    for (began = now(); now() - began < seconds;) {
+        struct epoll_event ready[64];
+        int some = epoll_wait(poller, ready, 64, 1000);
+        for (int i = 0; i < some; i++) {
+            char byte;
+            int s = ready[i].data.fd;
+            if (read(s, &byte, 1) != 1)
+                die("read");
+            double at = now();
+            if (done < room)
+                took[done] = (at - sent[s]) * 1e6;
+            done++;
+            sent[s] = at;
+            if (write(s, "x", 1) != 1)
+                die("write");
+        }
+    }
+    size_t kept = done < room ? done : room;
+    double elapsed = now() - began;
+    qsort(took, kept, sizeof *took, by_size);
+    printf("rate=%.0f\np50=%.1f\np99=%.1f\n", done / elapsed, took[kept / 2], took[kept * 99 / 100]);
+    return 0;
+}
+
+// bench-files DIRECTORY COUNT: create, write, stat, read and remove; milliseconds.
+static int bench_files(char **a) {
+    int count = atoi(a[1]);
+    char path[4096], byte;
+    double began = now();
+    for (int round = 0; round < count; round++) {
+        struct stat known;
+        snprintf(path, sizeof path, "%s/f%d", a[0], round % 64);
+        int f = open(path, O_RDWR | O_CREAT, 0644);
+        if (f < 0 || write(f, "x", 1) != 1 || fstat(f, &known) || lseek(f, 0, SEEK_SET) || read(f, &byte, 1) != 1 || close(f))
+            die(path);
+        for (int i = 0; i < 4; i++)
+            if (stat(path, &known) || (f = open(path, O_RDONLY)) < 0 || read(f, &byte, 1) != 1 || close(f))
+                die(path);
+        unlink(path);
+    }
+    printf("ms=%.1f\n", (now() - began) * 1e3);
+    return 0;
+}
+
+// bench-forks COUNT: fork, exec of a static program, wait; milliseconds.
+static int bench_forks(char **a) {
+    int count = atoi(a[0]);
+    double began = now();
+    for (int i = 0; i < count; i++) {
+        pid_t child = vfork();
+        if (!child) {
+            execl("/proc/self/exe", "probe", "nop", (char *)0);
+            _exit(127);
+        }
+        int status;
+        if (waitpid(child, &status, 0) != child || status)
+            die("child");
+    }
+    printf("ms=%.1f\n", (now() - began) * 1e3);
+    return 0;
+}
+
+static int nop(char **a) {
+    (void)a;
+    return 0;
+}
+
+const struct command bench_commands[] = {
+    {"bench-connect", 3, bench_connect}, {"bench-bulk", 4, bench_bulk},   {"bench-requests", 4, bench_requests},
+    {"bench-files", 2, bench_files},     {"bench-forks", 1, bench_forks}, {"nop", 0, nop},
+    {0},
+};

@@ -1,0 +1,57 @@
+//! The C program with every attempt to get out, compiled once per test process.
+
+use crate::artefacts::{base, open_to_all};
+use crate::skip::skip;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The static `probe`, or a counted skip where there is no C compiler.
+pub fn probe() -> Option<&'static Path> {
+    static BUILT: OnceLock<Option<PathBuf>> = OnceLock::new();
+    BUILT
+        .get_or_init(|| {
+            let directory = base().join("probe");
+            fs::create_dir_all(&directory).expect("create the directory of the probe");
+            open_to_all(&directory);
+            let program = directory.join("probe");
+            if compile(&program) {
+                return Some(program);
+            }
+            skip("probe", "no C compiler, or no static libc");
+            None
+        })
+        .as_deref()
+}
+
+/// What the probe printed, by name.
+pub fn answers(output: &[u8]) -> BTreeMap<String, String> {
+    String::from_utf8_lossy(output)
+        .lines()
+        .filter_map(|line| line.split_once('='))
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+        .collect()
+}
+
+fn compile(program: &Path) -> bool {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("probe");
+    let Ok(entries) = fs::read_dir(&source) else {
+        return false;
+    };
+    let files = entries
+        .flatten()
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|end| end == "c"));
+    let built = Command::new("cc")
+        .args(["-O1", "-static", "-pthread", "-o"])
+        .arg(program)
+        .args(files)
+        .output();
+    let Ok(built) = built else { return false };
+    if built.status.success() {
+        open_to_all(program);
+    }
+    built.status.success()
+}

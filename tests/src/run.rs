@@ -1,0 +1,485 @@
+//! Running the real binary, with a deadline on everything.
+
+use crate::area::Area;
+use crate::artefacts::holdfast;
+use crate::policy::Policy;
+use crate::record::{self, Record};
+use crate::wait::{LONG, now};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::fmt;
+use std::io::{Read, Write as _};
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// What the command is fed.
+#[derive(Debug, Default)]
+enum Input {
+    /// Nothing: `/dev/null`.
+    #[default]
+    Null,
+    /// These bytes, then the end.
+    Bytes(Vec<u8>),
+    /// A pipe that the test holds.
+    Held,
+    /// A descriptor of the test's choice.
+    File(std::fs::File),
+}
+
+/// One start of the binary, being described.
+#[must_use = "a run that is not started tests nothing"]
+#[derive(Debug)]
+pub struct Run<'a> {
+    area: &'a Area,
+    before: Vec<OsString>,
+    options: Vec<OsString>,
+    command: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    directory: PathBuf,
+    input: Input,
+    audit: Option<PathBuf>,
+    limit: Duration,
+}
+
+impl<'a> Run<'a> {
+    /// `holdfast run --policy … --audit …`.
+    pub fn new(area: &'a Area, policy: &Policy) -> Self {
+        Self::with_text(area, &policy.text())
+    }
+
+    /// `holdfast run` with a policy written out.
+    pub fn with_text(area: &'a Area, policy: &str) -> Self {
+        let file = area.file(&area.fresh("policy.yaml"), policy);
+        let audit = area.fresh("audit.jsonl");
+        let mut run = Self::plain(area, ["run", "--policy"])
+            .option(file)
+            .option("--audit");
+        run.options.push(audit.clone().into());
+        run.audit = Some(audit);
+        run
+    }
+
+    /// `holdfast ARGUMENT…`, as it is.
+    pub fn plain<A: Into<OsString>>(
+        area: &'a Area,
+        arguments: impl IntoIterator<Item = A>,
+    ) -> Self {
+        Self {
+            area,
+            before: Vec::new(),
+            options: arguments.into_iter().map(Into::into).collect(),
+            command: Vec::new(),
+            environment: Vec::new(),
+            directory: area.work(),
+            input: Input::Null,
+            audit: None,
+            limit: LONG,
+        }
+    }
+
+    /// One more option.
+    pub fn option(mut self, option: impl Into<OsString>) -> Self {
+        self.options.push(option.into());
+        self
+    }
+
+    /// What stands after `--`.
+    pub fn command<A: Into<OsString>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
+        self.command = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A line for `/bin/sh`.
+    pub fn shell(self, line: &str) -> Self {
+        self.command(["/bin/sh", "-c", line])
+    }
+
+    /// A program that runs the binary instead of the test: `setsid`, `unshare`, `prlimit` and their arguments.
+    pub fn under<A: Into<OsString>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
+        self.before = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// A variable of the binary's own environment.
+    pub fn environment(mut self, name: &str, value: impl Into<OsString>) -> Self {
+        self.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Where it is started.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = directory.into();
+        self
+    }
+
+    /// Bytes for its input.
+    pub fn input(mut self, bytes: impl Into<Vec<u8>>) -> Self {
+        self.input = Input::Bytes(bytes.into());
+        self
+    }
+
+    /// Keeps its input open.
+    pub fn held_input(mut self) -> Self {
+        self.input = Input::Held;
+        self
+    }
+
+    /// A file as its input.
+    pub fn input_from(mut self, file: std::fs::File) -> Self {
+        self.input = Input::File(file);
+        self
+    }
+
+    /// Another deadline.
+    pub fn limit(mut self, limit: Duration) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Starts it, waits for its end and gathers what it left.
+    pub fn finish(self) -> Finished {
+        self.start().finish()
+    }
+
+    /// The words and the environment, without streams.
+    pub fn describe(&self) -> Command {
+        let mut words = self.before.clone();
+        words.push(holdfast().into());
+        words.extend(self.options.iter().cloned());
+        if !self.command.is_empty() {
+            words.push("--".into());
+            words.extend(self.command.iter().cloned());
+        }
+        let mut command = Command::new(&words[0]);
+        command
+            .args(&words[1..])
+            .current_dir(&self.directory)
+            .env_clear()
+            .env("PATH", "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin")
+            .env("HOME", self.area.home())
+            .env("LANG", "C.UTF-8")
+            .env("HOLDFAST_RUNTIME_DIR", self.area.runtime())
+            .env("HOLDFAST_STATE_DIR", self.area.state())
+            .envs(self.environment.iter().cloned());
+        let uid = self.area.caller().uid();
+        if uid != nix::unistd::geteuid().as_raw() {
+            // The standard library clears the supplementary groups as well when root becomes someone else.
+            command.uid(uid).gid(uid);
+        }
+        command
+    }
+
+    /// Starts it.
+    pub fn start(mut self) -> Running {
+        let mut command = self.describe();
+        let input = std::mem::take(&mut self.input);
+        let stdin = match &input {
+            Input::Null => Stdio::null(),
+            Input::Bytes(_) | Input::Held => Stdio::piped(),
+            Input::File(file) => file.try_clone().expect("duplicate the input").into(),
+        };
+        command
+            .stdin(stdin)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().expect("start holdfast");
+        let mut stdin = child.stdin.take();
+        if let Input::Bytes(bytes) = input {
+            feed(stdin.take().expect("stdin is a pipe"), bytes);
+        }
+        let stdout = Gathered::from(child.stdout.take().expect("stdout is a pipe"));
+        let stderr = Gathered::from(child.stderr.take().expect("stderr is a pipe"));
+        let pid = i32::try_from(child.id()).expect("a pid fits");
+        Running {
+            who: format!("{} as {}", self.words(), self.area.caller()),
+            pid: Pid::from_raw(pid),
+            stdin,
+            stdout,
+            stderr,
+            end: end_of(child),
+            ended: false,
+            audit: self.audit.take(),
+            limit: self.limit,
+            began: now(),
+        }
+    }
+
+    fn words(&self) -> String {
+        let all = self.options.iter().chain(&self.command);
+        all.map(|word| word.to_string_lossy())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// A run that has not ended yet.
+#[derive(Debug)]
+pub struct Running {
+    who: String,
+    pid: Pid,
+    stdin: Option<ChildStdin>,
+    stdout: Gathered,
+    stderr: Gathered,
+    end: mpsc::Receiver<ExitStatus>,
+    ended: bool,
+    audit: Option<PathBuf>,
+    limit: Duration,
+    began: std::time::Instant,
+}
+
+impl Running {
+    /// The process that was started.
+    pub fn pid(&self) -> Pid {
+        self.pid
+    }
+
+    /// Waits until the output so far contains this; answers the output.
+    pub fn expect(&self, text: &str) -> String {
+        self.stdout
+            .wait_for(text, self.limit)
+            .unwrap_or_else(|so_far| {
+                panic!(
+                    "{}: no {text:?} in its output: {so_far:?}\n{}",
+                    self.who,
+                    self.stderr.text()
+                )
+            })
+    }
+
+    /// The output so far.
+    pub fn output(&self) -> String {
+        self.stdout.text()
+    }
+
+    /// Writes to its input.
+    pub fn send(&mut self, bytes: &[u8]) {
+        let pipe = self.stdin.as_mut().expect("the input is held");
+        pipe.write_all(bytes).expect("write to the input");
+        pipe.flush().expect("flush the input");
+    }
+
+    /// Ends its input.
+    pub fn end_input(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
+        kill(self.pid, signal).expect("signal holdfast");
+    }
+
+    /// The audit records so far.
+    pub fn records(&self) -> Vec<Record> {
+        self.audit.as_deref().map(record::read).unwrap_or_default()
+    }
+
+    /// Waits for its end and gathers what it left.
+    pub fn finish(mut self) -> Finished {
+        let left = self.limit.saturating_sub(self.began.elapsed());
+        let status = match self.end.recv_timeout(left) {
+            Ok(status) => status,
+            Err(error) => panic!(
+                "{}: still running after {:?} ({error})\nstdout: {}\nstderr: {}",
+                self.who,
+                self.limit,
+                self.stdout.text(),
+                self.stderr.text()
+            ),
+        };
+        self.ended = true;
+        let took = self.began.elapsed();
+        let closed = self.stdout.wait_for_end() && self.stderr.wait_for_end();
+        assert!(
+            closed,
+            "{}: ended, but something still holds its output",
+            self.who
+        );
+        Finished {
+            who: std::mem::take(&mut self.who),
+            status,
+            stdout: self.stdout.bytes(),
+            stderr: self.stderr.text(),
+            records: self.records(),
+            took,
+        }
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if !self.ended {
+            let _ = kill(self.pid, Signal::SIGKILL);
+        }
+    }
+}
+
+/// A run that has ended. Its `Display` is what an assertion should print.
+#[derive(Debug)]
+pub struct Finished {
+    who: String,
+    /// How the binary ended.
+    pub status: ExitStatus,
+    /// What it printed.
+    pub stdout: Vec<u8>,
+    /// What it said beside.
+    pub stderr: String,
+    /// The audit records it left.
+    pub records: Vec<Record>,
+    /// From start to exit.
+    pub took: Duration,
+}
+
+impl Finished {
+    /// The exit code; a death by signal is no code.
+    pub fn code(&self) -> Option<i32> {
+        self.status.code()
+    }
+
+    /// The output as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.stdout).into_owned()
+    }
+
+    /// What the probe answered under this name.
+    pub fn answer(&self, name: &str) -> String {
+        crate::probe::answers(&self.stdout)
+            .remove(name)
+            .unwrap_or_default()
+    }
+
+    /// Asserts the exit code.
+    #[track_caller]
+    pub fn exited(&self, code: i32) -> &Self {
+        assert_eq!(self.code(), Some(code), "exit code of {self}");
+        self
+    }
+
+    /// Records about this name or address and port.
+    pub fn about(&self, host: &str, port: u16) -> Vec<&Record> {
+        self.records
+            .iter()
+            .filter(|record| record.is_about(host, port))
+            .collect()
+    }
+}
+
+impl fmt::Display for Finished {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let signal = self.status.signal();
+        writeln!(
+            f,
+            "{}: {:?} {signal:?} after {:?}",
+            self.who,
+            self.code(),
+            self.took
+        )?;
+        let text = self.text();
+        let short: String = text.chars().take(4000).collect();
+        writeln!(
+            f,
+            "stdout ({} bytes): {short}\nstderr: {}",
+            self.stdout.len(),
+            self.stderr
+        )?;
+        for Record(value) in &self.records {
+            writeln!(f, "audit: {value}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes that a thread reads from a pipe.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gathered(Arc<(Mutex<Stream>, Condvar)>);
+
+#[derive(Debug, Default)]
+struct Stream {
+    bytes: Vec<u8>,
+    ended: bool,
+}
+
+/// A pipe must be closed this soon after the process is gone.
+const CLOSES: Duration = Duration::from_secs(5);
+
+impl Gathered {
+    pub(crate) fn from(mut pipe: impl Read + Send + 'static) -> Self {
+        let gathered = Self::default();
+        let mine = gathered.clone();
+        std::thread::spawn(move || {
+            let mut buffer = vec![0; 1 << 16];
+            loop {
+                let got = match pipe.read(&mut buffer) {
+                    Ok(got) => got,
+                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
+                    // A terminal answers EIO when its other side is gone.
+                    Err(_) => 0,
+                };
+                let mut stream = mine.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+                stream.bytes.extend_from_slice(&buffer[..got]);
+                stream.ended = got == 0;
+                let over = stream.ended;
+                drop(stream);
+                mine.0.1.notify_all();
+                if over {
+                    return;
+                }
+            }
+        });
+        gathered
+    }
+
+    pub(crate) fn bytes(&self) -> Vec<u8> {
+        self.0
+            .0
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .bytes
+            .clone()
+    }
+
+    pub(crate) fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes()).into_owned()
+    }
+
+    /// The text once it contains this; the text so far when it ended or the limit came first.
+    pub(crate) fn wait_for(&self, text: &str, limit: Duration) -> Result<String, String> {
+        let has = |stream: &Stream| String::from_utf8_lossy(&stream.bytes).contains(text);
+        let stream = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (stream, _) = self
+            .0
+            .1
+            .wait_timeout_while(stream, limit, |stream| !has(stream) && !stream.ended)
+            .unwrap_or_else(PoisonError::into_inner);
+        let all = String::from_utf8_lossy(&stream.bytes).into_owned();
+        if has(&stream) { Ok(all) } else { Err(all) }
+    }
+
+    pub(crate) fn wait_for_end(&self) -> bool {
+        let stream = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let waited = self
+            .0
+            .1
+            .wait_timeout_while(stream, CLOSES, |stream| !stream.ended);
+        waited.unwrap_or_else(PoisonError::into_inner).0.ended
+    }
+}
+
+/// Feeds a pipe from a thread: a command that does not read its input must not stop the test.
+fn feed(mut pipe: ChildStdin, bytes: Vec<u8>) {
+    std::thread::spawn(move || drop(pipe.write_all(&bytes)));
+}
+
+/// Hears of the end of a process.
+pub(crate) fn end_of(mut child: Child) -> mpsc::Receiver<ExitStatus> {
+    let (say, hear) = mpsc::channel();
+    std::thread::spawn(move || {
+        if let Ok(status) = child.wait() {
+            let _ = say.send(status);
+        }
+    });
+    hear
+}

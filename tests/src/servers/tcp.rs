@@ -1,0 +1,72 @@
+//! Servers that speak no protocol: what they do with bytes and with time is the point.
+
+use super::Server;
+use std::sync::Arc;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// Sends back whatever it receives, and ends when the client has.
+pub fn echo(ip: &str) -> Server {
+    Server::start(ip, |mut stream| async move {
+        let (mut read, mut write) = stream.split();
+        drop(tokio::io::copy(&mut read, &mut write).await);
+        drop(write.shutdown().await);
+    })
+}
+
+/// Answers only after the client has ended its half, with this many bytes.
+pub fn half_closing(ip: &str, length: usize) -> Server {
+    let answer = Arc::new(vec![b'h'; length]);
+    Server::start(ip, move |mut stream| {
+        let answer = Arc::clone(&answer);
+        async move {
+            if drain(&mut stream).await > 0 {
+                drop(stream.write_all(&answer).await);
+            }
+            drop(stream.shutdown().await);
+        }
+    })
+}
+
+/// Accepts and never says a word.
+pub fn silent(ip: &str) -> Server {
+    Server::start(ip, |mut stream| async move {
+        drain(&mut stream).await;
+        std::future::pending::<()>().await;
+    })
+}
+
+/// Speaks first, then listens until the client has ended.
+pub fn greeting(ip: &str, text: &'static str) -> Server {
+    Server::start(ip, move |mut stream| async move {
+        drop(stream.write_all(text.as_bytes()).await);
+        drain(&mut stream).await;
+    })
+}
+
+/// Sends without end.
+pub fn source(ip: &str) -> Server {
+    Server::start(ip, |mut stream| async move {
+        let block = vec![b's'; 1 << 18];
+        while stream.write_all(&block).await.is_ok() {}
+    })
+}
+
+/// Resets every connection at once.
+pub fn resetting(ip: &str) -> Server {
+    Server::start(ip, |mut stream| async move {
+        // Unread bytes at close make the kernel send a reset.
+        let mut byte = [0; 1];
+        drop(stream.peek(&mut byte).await);
+        drop(stream.write_all(b"first").await);
+    })
+}
+
+async fn drain(stream: &mut TcpStream) -> usize {
+    let mut buffer = vec![0; 1 << 14];
+    let mut total = 0;
+    while let Ok(got @ 1..) = stream.read(&mut buffer).await {
+        total += got;
+    }
+    total
+}
