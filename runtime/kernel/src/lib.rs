@@ -11,6 +11,7 @@ pub mod landlock;
 pub mod listen;
 pub mod look;
 pub mod mount;
+pub mod netlink;
 pub mod notify;
 pub mod privilege;
 pub mod probe;

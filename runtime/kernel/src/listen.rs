@@ -78,21 +78,9 @@ pub fn tcp(port: u16) -> std::result::Result<TcpListener, Unheard> {
 ///
 /// Port 0 takes a free one.
 pub fn udp(port: u16) -> std::result::Result<UdpSocket, Unheard> {
-    bound(SockType::Datagram, port, |socket, family| {
-        // For the IPv4 half of a dual-stack socket, too.
-        set(socket, sockopt::IpFreebind, "setsockopt IP_FREEBIND")?;
-        if family == AddressFamily::Inet {
-            return set(socket, sockopt::Ipv4PacketInfo, "setsockopt IP_PKTINFO");
-        }
-        set(socket, Ipv6Freebind, "setsockopt IPV6_FREEBIND")?;
-        set(
-            socket,
-            sockopt::Ipv6RecvPacketInfo,
-            "setsockopt IPV6_RECVPKTINFO",
-        )
-    })
-    .map(UdpSocket::from)
-    .map_err(|error| Unheard::on(port, error))
+    bound(SockType::Datagram, port, answers_from_anywhere)
+        .map(UdpSocket::from)
+        .map_err(|error| Unheard::on(port, error))
 }
 
 /// Receives one datagram if there is one now (`EAGAIN` if not) and says which address it was sent to.
@@ -206,6 +194,21 @@ fn bound_in(
         socket::bind(number, &any).called("bind")?;
     }
     Ok(socket)
+}
+
+/// Has the kernel tell where a datagram was sent to, and let the answer leave from there.
+fn answers_from_anywhere(socket: &OwnedFd, family: AddressFamily) -> Result<()> {
+    // On a dual-stack socket, too: its IPv4 half obeys it.
+    set(socket, sockopt::IpFreebind, "setsockopt IP_FREEBIND")?;
+    if family == AddressFamily::Inet {
+        return set(socket, sockopt::Ipv4PacketInfo, "setsockopt IP_PKTINFO");
+    }
+    set(socket, Ipv6Freebind, "setsockopt IPV6_FREEBIND")?;
+    set(
+        socket,
+        sockopt::Ipv6RecvPacketInfo,
+        "setsockopt IPV6_RECVPKTINFO",
+    )
 }
 
 fn set(socket: &OwnedFd, option: impl SetSockOpt<Val = bool>, call: &'static str) -> Result<()> {
