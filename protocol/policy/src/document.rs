@@ -1,0 +1,191 @@
+//! YAML as a tree in which every value knows where it stands, so that a wrong value is found as well as a wrong word.
+
+use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
+use serde_saphyr::{Location, Spanned};
+use std::fmt;
+
+use crate::problem::{Complaint, Findings};
+
+mod place;
+
+pub(crate) use place::{Fields, Keys, Place};
+
+/// A value and its place.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    value: Value,
+    mark: Mark,
+}
+
+/// A place in the text, from 1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Mark {
+    pub(crate) line: u32,
+    pub(crate) column: u32,
+}
+
+#[derive(Clone, Debug)]
+enum Value {
+    Null,
+    Boolean(bool),
+    Integer(i128),
+    Fraction,
+    Text(String),
+    List(Vec<Node>),
+    Map(Vec<(Key, Node)>),
+}
+
+#[derive(Clone, Debug)]
+struct Key {
+    name: String,
+    mark: Mark,
+}
+
+/// Reads one document. What is not YAML, or too much of it, goes to `findings`.
+pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
+    if text.len() > MAX_BYTES {
+        let complaint = Complaint::plain(format!("policy is longer than {MAX_BYTES} bytes"), None);
+        findings.add_at(Mark::default(), "", complaint);
+        return None;
+    }
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MAX_NODES,
+            max_events: 4 * MAX_NODES,
+            max_depth: MAX_DEPTH,
+            max_documents: 1,
+            max_aliases: MAX_ALIASES,
+            max_anchors: MAX_ALIASES,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: 4 * MAX_NODES },
+        // Both are reported from the tree, with both places.
+        duplicate_keys: DuplicateKeyPolicy::PassThrough,
+        merge_keys: MergeKeyPolicy::Error,
+        leading_zero_numbers_as_strings: true,
+        underscored_numbers_as_strings: true,
+        strict_booleans: true,
+        reject_unsupported_tags: true,
+        with_snippet: false,
+    };
+    match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
+        Ok(spanned) => Some(spanned.into()),
+        Err(error) => {
+            let mark = error.location().map_or_else(Mark::default, Mark::from);
+            findings.add_at(mark, "", Complaint::plain(explain(&error), None));
+            None
+        }
+    }
+}
+
+/// The parser's message without the place, which is told apart from it.
+fn explain(error: &serde_saphyr::Error) -> String {
+    let text = error.to_string();
+    let bare = text.lines().next().unwrap_or_default();
+    let bare = bare.split(" at line ").next().unwrap_or(bare);
+    format!("not readable as YAML: {bare}")
+}
+
+impl From<Location> for Mark {
+    fn from(location: Location) -> Self {
+        let narrow = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
+        Self {
+            line: narrow(location.line()),
+            column: narrow(location.column()),
+        }
+    }
+}
+
+impl From<Spanned<Value>> for Node {
+    fn from(spanned: Spanned<Value>) -> Self {
+        Self {
+            mark: spanned.referenced.into(),
+            value: spanned.value,
+        }
+    }
+}
+
+impl<'de> Deserialize<'de> for Value {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct AnyValue;
+
+        impl<'de> Visitor<'de> for AnyValue {
+            type Value = Value;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value")
+            }
+
+            fn visit_unit<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_none<E>(self) -> Result<Value, E> {
+                Ok(Value::Null)
+            }
+
+            fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+                Ok(Value::Boolean(value))
+            }
+
+            fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+                Ok(Value::Integer(value.into()))
+            }
+
+            fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+                Ok(Value::Integer(value.into()))
+            }
+
+            fn visit_i128<E>(self, value: i128) -> Result<Value, E> {
+                Ok(Value::Integer(value))
+            }
+
+            fn visit_u128<E>(self, value: u128) -> Result<Value, E> {
+                Ok(Value::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
+            }
+
+            fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+                Ok(Value::Fraction)
+            }
+
+            fn visit_str<E>(self, value: &str) -> Result<Value, E> {
+                Ok(Value::Text(value.to_owned()))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
+                let mut items = Vec::new();
+                while let Some(item) = seq.next_element::<Spanned<Value>>()? {
+                    items.push(item.into());
+                }
+                Ok(Value::List(items))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
+                let mut entries = Vec::new();
+                while let Some(key) = map.next_key::<Spanned<String>>()? {
+                    let value = map.next_value::<Spanned<Value>>()?;
+                    entries.push((
+                        Key {
+                            name: key.value,
+                            mark: key.referenced.into(),
+                        },
+                        value.into(),
+                    ));
+                }
+                Ok(Value::Map(entries))
+            }
+
+            fn visit_bytes<E: de::Error>(self, _: &[u8]) -> Result<Value, E> {
+                Err(E::custom("binary data has no place in a policy"))
+            }
+        }
+
+        deserializer.deserialize_any(AnyValue)
+    }
+}
+
+/// A policy of a thousand rules is a tenth of each.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_NODES: usize = 50_000;
+const MAX_ALIASES: usize = 1_000;
+const MAX_DEPTH: usize = 32;

@@ -1,0 +1,138 @@
+//! Says in one sentence what to write so that what was denied is allowed.
+
+use std::net::IpAddr;
+
+use crate::address::{Class, canonical};
+use crate::cidr::Cidr;
+use crate::host::Host;
+use crate::name::Name;
+use crate::request::{Destination, Request};
+use crate::rule::{Endpoint, Ports, Rule};
+use crate::verdict::{Allowed, Reason};
+
+/// For a rule that is for the host, but not for the port or the program.
+pub(crate) fn for_rule(
+    rule: &Rule,
+    endpoint: &Endpoint,
+    request: &Request<'_>,
+    reason: Reason,
+) -> String {
+    let key = &rule.key;
+    match (reason, &endpoint.ports, request.identity.executable()) {
+        (Reason::PortNotAllowed, Ports::Listed(ports), _) => {
+            let mut ports = ports.clone();
+            ports.insert(request.port);
+            format!(
+                "write `ports: [{}]` at `{}` in rule `{key}`",
+                Ports::Listed(ports),
+                endpoint.host
+            )
+        }
+        (Reason::BinaryNotAllowed, _, Some(path)) => {
+            format!("add `{{path: {path}}}` to `binaries` of rule `{key}`")
+        }
+        _ => format!(
+            "the program cannot be observed, and rule `{key}` names `binaries`: add a rule for `{}` without them",
+            endpoint.host
+        ),
+    }
+}
+
+/// For a host that no rule is for.
+pub(crate) fn for_host(nearest: Option<(&Rule, &Endpoint)>, request: &Request<'_>) -> String {
+    let host = match &request.destination {
+        Destination::Name(name) => name.to_string(),
+        Destination::Address(address) => canonical(*address).to_string(),
+    };
+    let endpoint = format!("`{{host: \"{host}\", port: {}}}`", request.port);
+    match nearest {
+        Some((rule, near)) => format!(
+            "add {endpoint} to `endpoints` of rule `{}`, whose `{}` does not cover it",
+            rule.key, near.host
+        ),
+        None => format!("add {endpoint} to `endpoints` of a rule in `network_policies`"),
+    }
+}
+
+/// For an address that nothing opens.
+pub(crate) fn for_refused(address: IpAddr, class: Class) -> String {
+    match class {
+        Class::Loopback => format!(
+            "{address} is a loopback address: to reach the host's own, add an endpoint with `allowed_ips: [{}]`",
+            Cidr::host(address)
+        ),
+        Class::Public
+        | Class::Private
+        | Class::LinkLocal
+        | Class::Metadata
+        | Class::Multicast
+        | Class::Unspecified
+        | Class::Broadcast
+        | Class::Reserved => format!("{address} is a {class} address, which no rule can open"),
+    }
+}
+
+/// For an address to which an allowed connection may not go.
+pub(crate) fn for_address(
+    allowed: &Allowed,
+    address: IpAddr,
+    class: Class,
+    reason: Reason,
+) -> String {
+    let (host, rule) = (&allowed.destination, &allowed.rule);
+    match (reason, class) {
+        (Reason::AddressNotListed, _) => {
+            format!(
+                "`{host}` is at {address}, which is {class}: add it to `allowed_ips` of that endpoint in rule `{rule}`"
+            )
+        }
+        (Reason::AddressPrivate, _) => format!(
+            "`{host}` is at {address}, which is private: write the host exactly, or add `allowed_ips: [{}]`, in rule `{rule}`",
+            Cidr::host(address)
+        ),
+        (_, Class::Loopback) => format!(
+            "`{host}` is at {address}, which is the host's loopback: give it that address under `resolver.hosts` if it is meant"
+        ),
+        _ => for_refused(address, class),
+    }
+}
+
+/// The rule with the host that looks most like the one asked for, if any does.
+pub(crate) fn nearest_rule<'r>(
+    rules: &'r [Rule],
+    destination: &Destination,
+) -> Option<(&'r Rule, &'r Endpoint)> {
+    let Destination::Name(name) = destination else {
+        return None;
+    };
+    rules
+        .iter()
+        .flat_map(|rule| {
+            rule.endpoints
+                .iter()
+                .map(move |endpoint| (rule, &**endpoint))
+        })
+        .filter_map(|(rule, endpoint)| Some((distance(name, &endpoint.host)?, (rule, endpoint))))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, near)| near)
+}
+
+/// How far a name is from a host that it does not match; `None` if they have nothing in common.
+fn distance(name: &Name, host: &Host) -> Option<usize> {
+    let other = match host {
+        Host::Exact(other) => other,
+        Host::Wildcard(wildcard) => wildcard.domain(),
+        Host::Address(_) | Host::Addresses => return None,
+    };
+    let (a, b) = (name.as_str(), other.as_str());
+    let same_owner = psl::domain_str(a).is_some_and(|owner| psl::domain_str(b) == Some(owner));
+    if same_owner {
+        return Some(0);
+    }
+    // A slip of the hand: the edit distance is only worth its time between names of nearly the same length.
+    (a.len().abs_diff(b.len()) <= SLIPS)
+        .then(|| strsim::osa_distance(a, b))
+        .filter(|slips| *slips <= SLIPS)
+}
+
+const SLIPS: usize = 2;

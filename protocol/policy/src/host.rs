@@ -1,0 +1,210 @@
+//! Which hosts an endpoint means: one name, a wildcard over names, one address, or addresses alone.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use crate::address::canonical;
+use crate::glob::Glob;
+use crate::name::{BadName, Fault, Name};
+use crate::problem::Complaint;
+
+/// The hosts of an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Host {
+    /// One name, written exactly.
+    Exact(Name),
+    /// Names under a domain, never that domain itself.
+    Wildcard(Wildcard),
+    /// One address in canonical form, for connections to the address itself.
+    Address(IpAddr),
+    /// No host is written: connections to addresses themselves, within `allowed_ips`.
+    Addresses,
+}
+
+/// `*.cdn.test`, `**.cdn.test`, `node-?.cdn.test`.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Wildcard {
+    head: Head,
+    /// The domain above, without wildcards.
+    domain: Name,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Head {
+    /// `**`: one label or more.
+    Deep,
+    /// One label that matches.
+    Label(Glob),
+}
+
+impl Host {
+    pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
+        if text.is_empty() {
+            return Err(Complaint::new(
+                "host is empty: it would match nothing",
+                "name the host",
+            ));
+        }
+        if let Some((_, rest)) = text.split_once("://") {
+            let host = rest.split(['/', ':']).next().unwrap_or(rest);
+            let fix = format!("write `host: {host}` and the port under `port`");
+            return Err(Complaint::new(format!("{text:?} is a URL"), fix));
+        }
+        if let Some(address) = literal(text) {
+            return Ok(Self::Address(canonical(address)));
+        }
+        if text.contains(['*', '?', '[', ']']) {
+            return Wildcard::parse(text).map(Self::Wildcard);
+        }
+        if let Some((host, port)) = text.split_once(':') {
+            return Err(with_port(text, host, port));
+        }
+        let name: Name = text.parse().map_err(|bad| complain(text, &bad))?;
+        if is_localhost(name.as_str()) {
+            let fix = "to reach the host's loopback choose another name and give it `127.0.0.1` under `resolver.hosts`";
+            return Err(Complaint::new(
+                "`localhost` is the sandbox's own loopback and needs no rule",
+                fix,
+            ));
+        }
+        Ok(Self::Exact(name))
+    }
+}
+
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exact(name) => name.fmt(f),
+            Self::Wildcard(wildcard) => wildcard.fmt(f),
+            Self::Address(address) => address.fmt(f),
+            Self::Addresses => f.pad("(addresses)"),
+        }
+    }
+}
+
+impl Wildcard {
+    /// The domain whose names it means.
+    pub fn domain(&self) -> &Name {
+        &self.domain
+    }
+
+    /// Whether it means `name`, of which `parent` is the domain above: what is left of it matches.
+    pub fn matches(&self, name: &Name) -> bool {
+        let under = name
+            .as_str()
+            .strip_suffix(self.domain.as_str())
+            .and_then(|n| n.strip_suffix('.'));
+        under.is_some_and(|labels| match &self.head {
+            Head::Deep => true,
+            Head::Label(glob) => !labels.contains('.') && glob.matches(labels),
+        })
+    }
+
+    fn parse(text: &str) -> Result<Self, Complaint> {
+        let text = text.to_ascii_lowercase();
+        let text = text.strip_suffix('.').unwrap_or(&text);
+        let everything = || {
+            let fix = "name the hosts, or a domain: `*.example.com`";
+            Complaint::new(format!("{text:?} would cover every host"), fix)
+        };
+        let (head, rest) = text.split_once('.').ok_or_else(everything)?;
+        if rest.contains(['*', '?', '[', ']']) {
+            let fix = "list the hosts, or use one rule for each domain: `*.example.com`";
+            return Err(Complaint::new(
+                "a wildcard stands in the first label only",
+                fix,
+            ));
+        }
+        let domain: Name = rest.parse().map_err(|bad| complain(rest, &bad))?;
+        if psl::suffix_str(domain.as_str()) == Some(domain.as_str()) {
+            let message =
+                format!("{text:?} covers `{domain}`, under which anybody can have a name");
+            return Err(Complaint::new(
+                message,
+                "name the hosts, or the domain of one owner",
+            ));
+        }
+        if is_localhost(domain.as_str()) {
+            return Err(Complaint::new(
+                "`localhost` is the sandbox's own loopback and needs no rule",
+                "remove it",
+            ));
+        }
+        let head = if head == "**" {
+            Head::Deep
+        } else {
+            Head::Label(label(head)?)
+        };
+        Ok(Self { head, domain })
+    }
+}
+
+impl fmt::Display for Wildcard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.head {
+            Head::Deep => write!(f, "**.{}", self.domain),
+            Head::Label(glob) => write!(f, "{glob}.{}", self.domain),
+        }
+    }
+}
+
+/// An address in the form that has one meaning everywhere, in brackets or not.
+pub(crate) fn literal(text: &str) -> Option<IpAddr> {
+    let bare = text.strip_prefix('[').and_then(|t| t.strip_suffix(']'));
+    match bare {
+        Some(v6) => v6.parse().ok().map(IpAddr::V6),
+        None => text.parse().ok(),
+    }
+}
+
+fn label(head: &str) -> Result<Glob, Complaint> {
+    let fits = |c: char| {
+        c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '*' | '?' | '[' | ']' | '!' | '^')
+    };
+    if let Some(odd) = head.chars().find(|c| !fits(*c)) {
+        let fix = "write letters, digits, `-`, `_` and wildcards";
+        return Err(Complaint::new(format!("{odd:?} is in no host name"), fix));
+    }
+    Glob::new(head, '.').map_err(|bad| Complaint::plain(bad.to_string(), None))
+}
+
+fn is_localhost(name: &str) -> bool {
+    name == "localhost" || name.ends_with(".localhost")
+}
+
+fn with_port(text: &str, host: &str, port: &str) -> Complaint {
+    if port.is_empty() || !port.bytes().all(|b| b.is_ascii_digit()) {
+        return Complaint::new(
+            format!("{text:?} is neither a host name nor an address"),
+            "write one of them",
+        );
+    }
+    Complaint::new(
+        format!("{text:?} has a port"),
+        format!("write `host: {host}` and `port: {port}`"),
+    )
+}
+
+pub(crate) fn complain(text: &str, bad: &BadName) -> Complaint {
+    let fix = match bad.fault {
+        Fault::NotAscii => {
+            Some("a name in another script has a form that starts with `xn--`".to_owned())
+        }
+        Fault::EmptyLabel => {
+            let labels: Vec<&str> = text.split('.').filter(|label| !label.is_empty()).collect();
+            Some(format!("did you mean `{}`?", labels.join(".")))
+        }
+        Fault::Character if text.contains('/') => {
+            Some("write the host alone, or a range under `allowed_ips`".to_owned())
+        }
+        Fault::Character if text.trim() != text => Some(format!("did you mean `{}`?", text.trim())),
+        Fault::Empty
+        | Fault::Character
+        | Fault::LongLabel
+        | Fault::Long
+        | Fault::Nul
+        | Fault::Escape
+        | Fault::Numeric => None,
+    };
+    Complaint::plain(format!("{text:?}: {bad}"), fix)
+}

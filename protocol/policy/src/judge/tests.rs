@@ -1,0 +1,40 @@
+use super::*;
+
+const CONTRACT: &str = r#"
+version: 1
+filesystem_policy:
+  include_workdir: true
+  read_only:  [/usr, /lib, /lib64, /bin, /sbin, /etc]
+  read_write: [/tmp]
+landlock: {compatibility: hard_requirement}
+process: {run_as_user: "1500", run_as_group: "1500", limits: {nofile: 1024, nproc: 512, memory: 2g}}
+network_policies:
+  origin:
+    endpoints:
+      - {host: origin.test, port: 443}
+      - {host: "*.cdn.test", ports: [80, 443]}
+      - {host: 10.1.2.3, port: 5432, allowed_ips: [10.1.2.3/32]}
+    binaries: [{path: /usr/bin/curl}, {path: /usr/bin/python3*}]
+resolver: {hosts: {origin.test: [127.0.0.1]}}
+on_link_loss: continue
+"#;
+
+fn judged(policy: &Policy, host: &str, port: u16, identity: &Identity) -> Verdict {
+    let destination = host.parse().expect("a destination");
+    policy.judge(&Request {
+        destination,
+        port,
+        identity,
+    })
+}
+
+#[test]
+fn what_a_rule_names_is_allowed_and_the_rest_is_denied() {
+    let policy = Policy::parse("policy.yaml", CONTRACT).expect("a policy");
+    let curl = Identity::of("/usr/bin/curl");
+    assert!(judged(&policy, "origin.test", 443, &curl).is_allowed());
+    assert!(judged(&policy, "a.cdn.test", 80, &curl).is_allowed());
+    assert!(judged(&policy, "10.1.2.3", 5432, &curl).is_allowed());
+    assert!(!judged(&policy, "other.test", 443, &curl).is_allowed());
+    assert!(!judged(&policy, "10.1.2.4", 5432, &curl).is_allowed());
+}

@@ -1,0 +1,176 @@
+//! What is wrong with a policy document, where, and what to write instead.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use crate::document::{Mark, Place};
+
+/// A policy document that was refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Invalid {
+    /// At least one, in the order of the document.
+    pub problems: Vec<Problem>,
+}
+
+/// One thing that is wrong.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// The file as it was named to [`crate::Policy::parse`].
+    pub file: String,
+    /// From 1; 0 where the document as a whole is meant.
+    pub line: u32,
+    /// From 1, in characters; 0 where the document as a whole is meant.
+    pub column: u32,
+    /// Where in the policy: `network_policies.origin.endpoints[0].port`. Empty for the document itself.
+    pub path: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to write instead.
+    pub suggestion: Option<String>,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}: ", self.file, self.line, self.column)?;
+        if !self.path.is_empty() {
+            write!(f, "{}: ", self.path)?;
+        }
+        f.write_str(&self.message)?;
+        match &self.suggestion {
+            Some(suggestion) => write!(f, "; {suggestion}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl fmt::Display for Invalid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (n, problem) in self.problems.iter().enumerate() {
+            if n > 0 {
+                f.write_str("\n")?;
+            }
+            problem.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Invalid {}
+
+/// The problems found so far in one document.
+pub(crate) struct Findings {
+    file: String,
+    problems: Vec<Problem>,
+}
+
+impl Findings {
+    pub(crate) fn new(file: &str) -> Self {
+        Self {
+            file: file.to_owned(),
+            problems: Vec::new(),
+        }
+    }
+
+    /// Notes a problem with the value at `place`.
+    pub(crate) fn add(&mut self, place: &Place<'_>, complaint: impl Into<Complaint>) {
+        self.add_at(place.mark(), place.path(), complaint);
+    }
+
+    /// Notes a problem that has a place in the text, but no value.
+    pub(crate) fn add_at(&mut self, mark: Mark, path: &str, complaint: impl Into<Complaint>) {
+        let Complaint {
+            message,
+            suggestion,
+        } = complaint.into();
+        self.problems.push(Problem {
+            file: self.file.clone(),
+            line: mark.line,
+            column: mark.column,
+            path: path.to_owned(),
+            message,
+            suggestion,
+        });
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.problems.is_empty()
+    }
+
+    /// `built`, if nothing was found.
+    pub(crate) fn settle<T>(mut self, built: Option<T>) -> Result<T, Invalid> {
+        match built {
+            Some(built) if self.problems.is_empty() => Ok(built),
+            _ => {
+                self.problems.sort_by_key(|p| (p.line, p.column));
+                let more = self.problems.len().saturating_sub(MAX_PROBLEMS);
+                self.problems.truncate(MAX_PROBLEMS);
+                if let (1.., Some(last)) = (more, self.problems.last_mut()) {
+                    let message = format!("{} (and {more} more problems)", last.message);
+                    last.message = message;
+                }
+                Err(Invalid {
+                    problems: self.problems,
+                })
+            }
+        }
+    }
+}
+
+/// What is wrong with a value, without its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Complaint {
+    message: String,
+    suggestion: Option<String>,
+}
+
+impl Complaint {
+    /// A complaint with what to write instead.
+    pub(crate) fn new(message: impl Into<String>, suggestion: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            suggestion: Some(suggestion.into()),
+        }
+    }
+
+    /// A complaint whose message says it all, or whose suggestion may be missing.
+    pub(crate) fn plain(message: impl Into<String>, suggestion: Option<String>) -> Self {
+        Self {
+            message: message.into(),
+            suggestion,
+        }
+    }
+}
+
+/// The one of `known` that was probably meant by `written`.
+pub(crate) fn nearest<'k>(
+    written: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Option<&'k str> {
+    let lower = written.to_lowercase().replace('-', "_");
+    // A third of the letters may be wrong: more is another word.
+    let bound = (written.chars().count() / 3).max(1);
+    known
+        .into_iter()
+        .filter(|k| k.len().abs_diff(written.len()) <= bound)
+        .map(|k| (strsim::osa_distance(&lower, &k.to_lowercase()), k))
+        .filter(|(distance, _)| *distance <= bound)
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, k)| k)
+}
+
+/// Nobody reads more at once.
+const MAX_PROBLEMS: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_word_is_the_one_that_was_probably_meant() {
+        let known = ["host", "port", "ports", "allowed_ips"];
+        assert_eq!(nearest("prot", known), Some("port"));
+        assert_eq!(nearest("Allowed-IPs", known), Some("allowed_ips"));
+        assert_eq!(nearest("colour", known), None);
+    }
+}

@@ -1,0 +1,89 @@
+//! Reads `resolver`: names whose addresses the policy gives itself.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+use crate::address::{Class, canonical};
+use crate::document::{Keys, Place};
+use crate::host::{complain, literal};
+use crate::name::Name;
+use crate::problem::{Complaint, Findings};
+
+pub(crate) fn read(
+    place: &Place<'_>,
+    findings: &mut Findings,
+) -> Option<BTreeMap<Name, Vec<IpAddr>>> {
+    let field = place.fields(&KEYS, findings)?.get("hosts")?;
+    let mut hosts = BTreeMap::new();
+    for (key, place) in field.named("`hosts`", findings)? {
+        let name = match key.parse::<Name>() {
+            Ok(name) => name,
+            Err(bad) => {
+                findings.add(&place, complain(key, &bad));
+                continue;
+            }
+        };
+        let addresses = addresses(&place, findings);
+        if hosts.insert(name, addresses).is_some() {
+            findings.add(
+                &place,
+                Complaint::new(format!("{key:?} is in the list twice"), "keep one of them"),
+            );
+        }
+    }
+    Some(hosts)
+}
+
+fn addresses(place: &Place<'_>, findings: &mut Findings) -> Vec<IpAddr> {
+    let places = place
+        .list("a list of addresses", findings)
+        .unwrap_or_default();
+    if places.is_empty() && place.is_list() {
+        findings.add(
+            place,
+            Complaint::new("the list is empty", "add an address or remove the name"),
+        );
+    }
+    let mut addresses = Vec::new();
+    for place in places {
+        let Some(text) = place.text("an address", findings) else {
+            continue;
+        };
+        let Some(address) = literal(text).map(canonical) else {
+            let fix = "write `127.0.0.1` or `::1`";
+            findings.add(
+                &place,
+                Complaint::new(format!("{text:?} is not an address"), fix),
+            );
+            continue;
+        };
+        match Class::of(address) {
+            Class::Public | Class::Private | Class::Loopback if addresses.contains(&address) => {
+                findings.add(
+                    &place,
+                    Complaint::new(
+                        format!("{address} is in the list twice"),
+                        "keep one of them",
+                    ),
+                );
+            }
+            Class::Public | Class::Private | Class::Loopback => addresses.push(address),
+            class @ (Class::LinkLocal
+            | Class::Metadata
+            | Class::Multicast
+            | Class::Unspecified
+            | Class::Broadcast
+            | Class::Reserved) => {
+                let message = format!("{address} is a {class} address, which is never reachable");
+                findings.add(&place, Complaint::new(message, "remove it"));
+            }
+        }
+    }
+    addresses
+}
+
+const KEYS: Keys = Keys {
+    what: "`resolver`",
+    known: &["hosts"],
+    refused: &[],
+};
