@@ -3,6 +3,8 @@
 //! A wrapper knows no policy. It does one thing, says which call failed, and each unsafe block holds one operation with
 //! the argument why it is sound.
 
+pub mod descriptors;
+pub mod diag;
 pub mod error;
 pub mod execute;
 pub mod fork;
@@ -17,6 +19,7 @@ pub mod privilege;
 pub mod probe;
 pub mod ready;
 pub mod seccomp;
+pub mod sysctl;
 pub mod terminal;
 
 #[cfg(test)]

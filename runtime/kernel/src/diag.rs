@@ -1,0 +1,167 @@
+//! From the two addresses of a TCP connection to the cookie of the socket at one end (`sock_diag(7)`).
+//!
+//! A cookie names one socket of one network namespace for good: it is never used again, and it stays when the socket
+//! has no process any more (`FIN_WAIT`, orphaned, `TIME_WAIT`). It is what `getsockopt(SO_COOKIE)` answers.
+
+use std::mem::offset_of;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use nix::sys::socket::{
+    AddressFamily, MsgFlags, NetlinkAddr, SockFlag, SockProtocol, SockType, connect, recv, send,
+    socket,
+};
+
+use crate::{Called, Error, Result};
+
+/// A socket that answers for the network namespace in which it was opened, wherever it is handed.
+///
+/// Asking takes `&mut`, and the descriptor has one user at a time: two would take each other's answers.
+#[derive(Debug)]
+pub struct Diag {
+    socket: OwnedFd,
+    sequence: u32,
+}
+
+impl Diag {
+    /// Opens a socket for the caller's network namespace.
+    pub fn open() -> Result<Self> {
+        let socket = socket(
+            AddressFamily::Netlink,
+            SockType::Raw,
+            SockFlag::SOCK_CLOEXEC,
+            SockProtocol::NetlinkSockDiag,
+        )
+        .called("socket NETLINK_SOCK_DIAG")?;
+        // Connected to the kernel, the socket takes messages from nobody else.
+        connect(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).called("connect NETLINK_SOCK_DIAG")?;
+        Ok(Self::from(socket))
+    }
+
+    /// The cookie of the TCP socket whose own address is `local` and whose peer is `remote`; `None` if there is none.
+    ///
+    /// IPv4-mapped addresses are the IPv4 addresses they stand for. A listener is nobody's connection.
+    pub fn cookie(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<u64>> {
+        self.sequence = self.sequence.wrapping_add(1);
+        let question = question(self.sequence, local, remote);
+        send(self.socket.as_raw_fd(), &question, MsgFlags::empty())
+            .called("send NETLINK_SOCK_DIAG")?;
+        let mut buffer = [0; ANSWER];
+        loop {
+            // The kernel has answered within the send: what is not there now will never come.
+            let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)
+                .called("recv NETLINK_SOCK_DIAG")?;
+            let answer = &buffer[..length];
+            // The answer to an earlier question, whose asker gave up.
+            if word(answer, offset_of!(libc::nlmsghdr, nlmsg_seq)) != Some(self.sequence) {
+                continue;
+            }
+            return read(answer);
+        }
+    }
+}
+
+impl AsFd for Diag {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Diag {
+    fn from(socket: OwnedFd) -> Self {
+        Self {
+            socket,
+            sequence: 0,
+        }
+    }
+}
+
+impl From<Diag> for OwnedFd {
+    fn from(diag: Diag) -> Self {
+        diag.socket
+    }
+}
+
+/// `struct nlmsghdr` and `struct inet_diag_req_v2` of `sock_diag(7)`.
+fn question(sequence: u32, local: SocketAddr, remote: SocketAddr) -> [u8; QUESTION] {
+    let (local_ip, remote_ip) = (local.ip().to_canonical(), remote.ip().to_canonical());
+    let family = match (local_ip, remote_ip) {
+        (IpAddr::V4(_), IpAddr::V4(_)) => libc::AF_INET,
+        (IpAddr::V4(_) | IpAddr::V6(_), IpAddr::V6(_)) | (IpAddr::V6(_), IpAddr::V4(_)) => {
+            libc::AF_INET6
+        }
+    };
+    let mut bytes = [0; QUESTION];
+    let mut put = |offset: usize, value: &[u8]| {
+        bytes[offset..offset + value.len()].copy_from_slice(value);
+    };
+    put(0, &LENGTH.to_ne_bytes());
+    put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    put(6, &REQUEST.to_ne_bytes());
+    put(8, &sequence.to_ne_bytes());
+    put(HEADER, &family.to_ne_bytes()[..1]);
+    put(HEADER + 1, &libc::IPPROTO_TCP.to_ne_bytes()[..1]);
+    put(HEADER + 4, &u32::MAX.to_ne_bytes()); // every state
+    let id = HEADER + 8;
+    put(id + SOURCE_PORT, &local.port().to_be_bytes());
+    put(id + PEER_PORT, &remote.port().to_be_bytes());
+    for (offset, address) in [(id + SOURCE, local_ip), (id + PEER, remote_ip)] {
+        match address {
+            IpAddr::V4(address) => put(offset, &address.octets()),
+            IpAddr::V6(address) => put(offset, &address.octets()),
+        }
+    }
+    put(id + COOKIE, &[0xff; 8]); // INET_DIAG_NOCOOKIE: whichever it is
+    bytes
+}
+
+/// Reads `struct inet_diag_msg`, or the error.
+fn read(answer: &[u8]) -> Result<Option<u64>> {
+    let kind = answer.get(4..6);
+    if kind == Some(&ERROR.to_ne_bytes()) {
+        return match word(answer, HEADER).map_or(libc::EBADMSG, |code| -code.cast_signed()) {
+            libc::ENOENT => Ok(None),
+            errno => Err(Error::new("sock_diag", errno)),
+        };
+    }
+    let state = answer.get(HEADER + 1);
+    let cookie = answer
+        .get(HEADER + 4 + COOKIE..)
+        .and_then(<[u8]>::first_chunk);
+    match (kind, state, cookie) {
+        (Some(kind), Some(&state), Some(cookie)) if kind == SOCK_DIAG_BY_FAMILY.to_ne_bytes() => {
+            // The kernel falls back to a listener on the port when the connection is not there.
+            Ok((state != LISTEN).then(|| u64::from_ne_bytes(*cookie)))
+        }
+        _ => Err(Error::new("recv NETLINK_SOCK_DIAG", libc::EBADMSG)),
+    }
+}
+
+fn word(bytes: &[u8], offset: usize) -> Option<u32> {
+    let found = bytes.get(offset..)?.first_chunk()?;
+    Some(u32::from_ne_bytes(*found))
+}
+
+const HEADER: usize = size_of::<libc::nlmsghdr>();
+/// The header, eight bytes of what is asked for, and the socket's identity.
+const QUESTION: usize = HEADER + 8 + IDENTITY;
+const LENGTH: u32 = 72;
+const _: () = assert!(LENGTH as usize == QUESTION);
+/// The beginning of an answer, as much as is read; attributes behind it may be cut.
+const ANSWER: usize = 256;
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const REQUEST: u16 = 1; // NLM_F_REQUEST
+const ERROR: u16 = 2; // NLMSG_ERROR
+const LISTEN: u8 = 10; // TCP_LISTEN
+
+// struct inet_diag_sockid
+const SOURCE_PORT: usize = 0;
+const PEER_PORT: usize = 2;
+const SOURCE: usize = 4;
+const PEER: usize = 20;
+const COOKIE: usize = 40;
+const IDENTITY: usize = 48;
+
+#[cfg(test)]
+mod tests;
