@@ -89,28 +89,9 @@ impl Level {
                 slot.tell(What::Stuck, turn);
                 slot.kill(generation, Then::Fail(Reason::Stuck), turn);
             }
-            (State::Starting { generation, alarm }, News::Woke(ticket)) if ticket == alarm => {
-                slot.tell(What::StartTooLong, turn);
-                slot.kill(generation, Then::Fail(Reason::StartTooLong), turn);
-            }
-            (
-                State::Stopping {
-                    generation,
-                    alarm,
-                    then,
-                },
-                News::Woke(ticket),
-            ) if ticket == alarm => {
-                slot.tell(What::Overdue, turn);
-                slot.kill(generation, then, turn);
-            }
-            (State::Killing { alarm, .. }, News::Woke(ticket)) if ticket == alarm => {
-                slot.state = State::Lost;
-                slot.tell(What::Wedged, turn);
-                turn.wedged.push(slot.path.clone());
-            }
-            (State::Waiting { alarm, counted, .. }, News::Woke(ticket)) if ticket == alarm => {
-                slot.state = State::Due { counted };
+            (state, News::Woke(ticket)) => {
+                slot.state = state;
+                self.woke(index, ticket, turn);
             }
             (state, News::Unwanted) => {
                 slot.state = state;
@@ -122,9 +103,45 @@ impl Level {
                 | News::Dying(..)
                 | News::Ended(..)
                 | News::Stuck(_)
-                | News::Woke(_)
                 | News::Wanted(_),
             ) => slot.state = state,
+        }
+    }
+
+    /// A deadline or a delay is over, unless it is one of an earlier state.
+    fn woke(&mut self, index: usize, ticket: Ticket, turn: &mut Turn<'_>) {
+        let slot = &mut self.slots[index];
+        let state = std::mem::replace(&mut slot.state, State::Idle);
+        match state {
+            State::Starting { generation, alarm } if ticket == alarm => {
+                slot.tell(What::StartTooLong, turn);
+                slot.kill(generation, Then::Fail(Reason::StartTooLong), turn);
+            }
+            State::Stopping {
+                generation,
+                alarm,
+                then,
+            } if ticket == alarm => {
+                slot.tell(What::Overdue, turn);
+                slot.kill(generation, then, turn);
+            }
+            State::Killing { alarm, .. } if ticket == alarm => {
+                slot.state = State::Lost;
+                slot.tell(What::Wedged, turn);
+                turn.wedged.push(slot.path.clone());
+            }
+            State::Waiting { alarm, counted, .. } if ticket == alarm => {
+                slot.state = State::Due { counted };
+            }
+            late @ (State::Idle
+            | State::Starting { .. }
+            | State::Up { .. }
+            | State::Stopping { .. }
+            | State::Killing { .. }
+            | State::Waiting { .. }
+            | State::Due { .. }
+            | State::Lost
+            | State::Done) => slot.state = late,
         }
     }
 
