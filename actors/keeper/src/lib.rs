@@ -1,1 +1,3 @@
 //! The trusted half of a sandbox: policy, names, egress, sessions, health.
+
+pub mod resolver;

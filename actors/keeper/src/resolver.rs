@@ -1,0 +1,239 @@
+//! Answers the sandbox's questions for names, and finds the real addresses behind them for the dial.
+//!
+//! ```text
+//! workload ── UDP, TCP 53 ──> server ──> Resolver::begin ─┬─ reply at once
+//!                                                         ├─ denied: NXDOMAIN, one record
+//!                                                         └─ Lookup ── finish ──> Upstream
+//! names   a synthetic address for each name, for the sandbox's lifetime     ▲
+//! egress ── name_of(address the workload connected to) ── resolve ──────────┘
+//! ```
+//!
+//! The workload sees one kind of address only: the synthetic ones of [`Names`]. Whether a name has
+//! an A or an AAAA record is answered truthfully from upstream; which address that is, only the
+//! egress side learns, at the time of the dial.
+//!
+//! Invariant: a name that no rule could match is never spoken outside the host.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_observability::Limiter;
+use holdfast_policy::Name;
+use parking_lot::Mutex;
+
+use self::answer::{Plan, Settled};
+use self::counters::bump;
+use self::denials::Denials;
+use self::wire::{Packet, Query, Reply};
+
+pub use self::counters::{Counters, Outcome};
+pub use self::names::{Family, Full, Names};
+pub use self::server::{Limits, Server, Sockets, Useless};
+pub use self::upstream::{Addresses, Config, GRACE, NameError, Patience, Source, Upstream};
+pub use self::wire::Via;
+
+mod answer;
+mod counters;
+mod denials;
+mod names;
+mod server;
+#[cfg(test)]
+mod testing;
+mod upstream;
+mod wire;
+
+/// What the resolver asks of the policy in force. Each call may meet another revision.
+pub trait Admission: Send + Sync + 'static {
+    /// Could any rule match this name, on any port?
+    fn admits_name(&self, name: &Name) -> bool;
+
+    /// Could any rule that matches this name have this address dialled?
+    fn admits_address(&self, name: &Name, address: IpAddr) -> bool;
+
+    /// The addresses that the policy itself gives this name; all of them, if any.
+    fn hosts(&self, name: &Name) -> Option<Vec<IpAddr>>;
+}
+
+/// Where denied names are recorded.
+pub trait Ledger: Send + Sync + 'static {
+    /// Records one denial. Must not block.
+    fn denied(&self, denied: &DeniedName);
+}
+
+/// A name was asked for that no rule could match.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeniedName {
+    /// As it was asked for, in lower case.
+    pub name: String,
+    /// How often it was denied since the last record of it.
+    pub repeats: u64,
+}
+
+/// Everything that answers names in one sandbox. Knows no socket.
+pub struct Resolver {
+    names: Arc<Names>,
+    upstream: Arc<Upstream>,
+    admission: Arc<dyn Admission>,
+    ledger: Arc<dyn Ledger>,
+    denials: Mutex<Denials>,
+    withheld: Mutex<Limiter>,
+    counters: Arc<Counters>,
+}
+
+/// What a packet leads to.
+#[derive(Debug)]
+pub enum Begun {
+    /// Send this back.
+    Reply(Vec<u8>),
+    /// Send nothing.
+    Silence,
+    /// Somebody has to be asked first.
+    Lookup(Lookup),
+}
+
+/// A question that waits for a name server.
+#[derive(Debug)]
+pub struct Lookup {
+    query: Query,
+    name: Name,
+    family: Family,
+}
+
+impl Resolver {
+    /// Ties the parts together.
+    pub fn new(
+        names: Arc<Names>,
+        upstream: Arc<Upstream>,
+        admission: Arc<dyn Admission>,
+        ledger: Arc<dyn Ledger>,
+        counters: Arc<Counters>,
+    ) -> Self {
+        Self {
+            names,
+            upstream,
+            admission,
+            ledger,
+            denials: Mutex::default(),
+            withheld: Mutex::default(),
+            counters,
+        }
+    }
+
+    /// What became of the queries so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Answers a packet, or says that a lookup is needed. Never waits.
+    pub fn begin(&self, packet: &[u8], via: Via) -> Begun {
+        let query = match wire::read(packet, via) {
+            Packet::Query(query) => query,
+            Packet::Refused(reply, outcome) => {
+                self.counters.count(outcome);
+                return Begun::Reply(reply);
+            }
+            Packet::Silence => {
+                self.counters.count(Outcome::Ignored);
+                return Begun::Silence;
+            }
+        };
+        if !query.is_internet() {
+            return Begun::Reply(self.say(&query, Reply::Refused, Outcome::NotImplemented));
+        }
+        match answer::plan(query.question(), self.admission.as_ref(), &self.names) {
+            Plan::Reply(reply, outcome) => Begun::Reply(self.say(&query, reply, outcome)),
+            Plan::Deny(name) => {
+                self.record(name);
+                Begun::Reply(self.say(&query, Reply::Denied, Outcome::Denied))
+            }
+            Plan::Look(name, family) => match self.settled(&name, family) {
+                Some(settled) => Begun::Reply(self.conclude(&query, &name, family, settled)),
+                None => Begun::Lookup(Lookup {
+                    query,
+                    name,
+                    family,
+                }),
+            },
+        }
+    }
+
+    /// Asks, and answers. Takes as long as [`Upstream::resolve`].
+    pub async fn finish(&self, lookup: Lookup) -> Vec<u8> {
+        let Lookup {
+            query,
+            name,
+            family,
+        } = lookup;
+        let mut settled = self.settle(&name, &self.upstream.resolve(&name, family).await);
+        if settled == Settled::NoSuchName {
+            let sibling = self.upstream.resolve(&name, family.sibling()).await;
+            settled = answer::reconcile(settled, self.settle(&name, &sibling));
+        }
+        self.conclude(&query, &name, family, settled)
+    }
+
+    /// The answer when there is no room for another lookup.
+    pub fn shed(&self, lookup: &Lookup) -> Vec<u8> {
+        self.say(&lookup.query, Reply::Failed, Outcome::Shed)
+    }
+
+    /// What is known of a name without asking.
+    fn settled(&self, name: &Name, family: Family) -> Option<Settled> {
+        let peek = |family| {
+            let known = self.upstream.peek(name, family)?;
+            Some(self.settle(name, &known))
+        };
+        let own = peek(family)?;
+        if own != Settled::NoSuchName {
+            return Some(own);
+        }
+        Some(answer::reconcile(own, peek(family.sibling())?))
+    }
+
+    fn settle(&self, name: &Name, found: &Result<Addresses, NameError>) -> Settled {
+        answer::settle(name, found, self.upstream.now(), self.admission.as_ref())
+    }
+
+    fn conclude(&self, query: &Query, name: &Name, family: Family, settled: Settled) -> Vec<u8> {
+        match settled {
+            Settled::Exists { ttl } => match self.names.synthetic(name, family) {
+                Ok(address) => {
+                    let data = vec![answer::record(address)];
+                    self.say(query, Reply::Records { ttl, data }, Outcome::Answered)
+                }
+                Err(Full) => self.say(query, Reply::Failed, Outcome::Full),
+            },
+            Settled::Withheld => {
+                self.tell_withheld(name);
+                self.say(query, Reply::NoData, Outcome::NoData)
+            }
+            Settled::NoData => self.say(query, Reply::NoData, Outcome::NoData),
+            Settled::NoSuchName => self.say(query, Reply::NoSuchName, Outcome::NoSuchName),
+            Settled::Failed => self.say(query, Reply::Failed, Outcome::Failed),
+        }
+    }
+
+    fn say(&self, query: &Query, reply: Reply, outcome: Outcome) -> Vec<u8> {
+        self.counters.count(outcome);
+        query.reply(reply)
+    }
+
+    fn record(&self, name: String) {
+        let admitted = self.denials.lock().admit(&name, self.upstream.now());
+        match admitted {
+            Some(repeats) => self.ledger.denied(&DeniedName { name, repeats }),
+            None => bump(&self.counters.repeated_denials),
+        }
+    }
+
+    fn tell_withheld(&self, name: &Name) {
+        bump(&self.counters.withheld);
+        let now = self.upstream.now().since_origin();
+        if let Some(held) = self.withheld.lock().admit(now) {
+            tracing::info!(%name, held, "withhold addresses that no rule lets be dialled");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+//! Gives every name of a sandbox an address that is its own for the sandbox's lifetime.
+//!
+//! The workload is shown *synthetic* addresses: one number per name, seen as an IPv4 address in
+//! 198.18.0.0/15 and as an IPv6 address in `fd48:6f6c:6466:6173::/64`. A connect to one of them is a
+//! connect to the name. The number comes from a hash of the name and the sandbox's seed; where it
+//! is taken the next free one is used.
+//!
+//! Invariant: a number, once given, belongs to its name for as long as the table lives. So nothing
+//! the workload keeps can grow stale: not a pool's address of an hour ago, not a cached answer.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+use holdfast_clock::Seed;
+use holdfast_policy::Name;
+use parking_lot::RwLock;
+
+/// Which of the two kinds of address is meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Family {
+    /// IPv4, the A record.
+    V4,
+    /// IPv6, the AAAA record.
+    V6,
+}
+
+impl Family {
+    /// The family an address belongs to; an IPv4-mapped IPv6 address is IPv4.
+    pub fn of(address: IpAddr) -> Self {
+        match address.to_canonical() {
+            IpAddr::V4(_) => Self::V4,
+            IpAddr::V6(_) => Self::V6,
+        }
+    }
+
+    /// The other one.
+    #[must_use]
+    pub fn sibling(self) -> Self {
+        match self {
+            Self::V4 => Self::V6,
+            Self::V6 => Self::V4,
+        }
+    }
+}
+
+/// The table has no room for another name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("name more than {CAPACITY} hosts in one sandbox")]
+pub struct Full;
+
+/// The names of one sandbox and their synthetic addresses. Shared by resolver and egress.
+pub struct Names {
+    seed: Seed,
+    table: RwLock<Table>,
+}
+
+impl Names {
+    /// An empty table; `seed` makes its addresses differ from those of other sandboxes.
+    pub fn new(seed: Seed) -> Self {
+        Self {
+            seed,
+            table: RwLock::default(),
+        }
+    }
+
+    /// The synthetic address of a name, given now if it has none yet.
+    pub fn synthetic(&self, name: &Name, family: Family) -> Result<IpAddr, Full> {
+        if let Some(number) = self.table.read().numbers.get(name) {
+            return Ok(address(*number, family));
+        }
+        let number = self.table.write().admit(name, self.first_choice(name))?;
+        Ok(address(number, family))
+    }
+
+    /// The name an address stands for; the IPv4-mapped form of an address is the address.
+    pub fn name_of(&self, address: IpAddr) -> Option<Name> {
+        let number = number(address)?;
+        self.table.read().names.get(&number).cloned()
+    }
+
+    /// Is this an address that could stand for a name, whether or not it does?
+    pub fn covers(address: IpAddr) -> bool {
+        number(address).is_some()
+    }
+
+    /// How many names have an address.
+    pub fn len(&self) -> usize {
+        self.table.read().numbers.len()
+    }
+
+    /// Has no name an address yet?
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn first_choice(&self, name: &Name) -> u32 {
+        let mut hasher = DefaultHasher::new();
+        self.seed.hash(&mut hasher);
+        name.hash(&mut hasher);
+        let [a, b, c, d, ..] = hasher.finish().to_be_bytes();
+        FIRST + u32::from_be_bytes([a, b, c, d]) % (LAST - FIRST + 1)
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    numbers: HashMap<Name, u32>,
+    names: HashMap<u32, Name>,
+}
+
+impl Table {
+    /// Two callers may have missed the same name: the second finds what the first wrote.
+    fn admit(&mut self, name: &Name, first_choice: u32) -> Result<u32, Full> {
+        if let Some(number) = self.numbers.get(name) {
+            return Ok(*number);
+        }
+        if self.numbers.len() >= CAPACITY {
+            return Err(Full);
+        }
+        let mut number = first_choice;
+        while self.names.contains_key(&number) {
+            number = if number == LAST { FIRST } else { number + 1 };
+        }
+        self.numbers.insert(name.clone(), number);
+        self.names.insert(number, name.clone());
+        Ok(number)
+    }
+}
+
+fn address(number: u32, family: Family) -> IpAddr {
+    match family {
+        Family::V4 => Ipv4Addr::from_bits(NET_V4 + number).into(),
+        Family::V6 => Ipv6Addr::from_bits(NET_V6 + u128::from(number)).into(),
+    }
+}
+
+fn number(address: IpAddr) -> Option<u32> {
+    let number = match address.to_canonical() {
+        IpAddr::V4(v4) => v4.to_bits().checked_sub(NET_V4)?,
+        IpAddr::V6(v6) => u32::try_from(v6.to_bits().checked_sub(NET_V6)?).ok()?,
+    };
+    (FIRST..=LAST).contains(&number).then_some(number)
+}
+
+/// How many names a sandbox may use: half the addresses there are, so that probing stays short.
+pub(super) const CAPACITY: usize = 65_536;
+
+/// 198.18.0.0/15, set aside for bench tests of network devices (RFC 2544): never on a real path.
+const NET_V4: u32 = Ipv4Addr::new(198, 18, 0, 0).to_bits();
+/// `fd48:6f6c:6466:6173::/64`, a unique local prefix (RFC 4193) that spells "Holdfas".
+const NET_V6: u128 = Ipv6Addr::new(0xfd48, 0x6f6c, 0x6466, 0x6173, 0, 0, 0, 0).to_bits();
+/// Number 0 is the network itself and 1 is the address of the namespace's own `lo`.
+const FIRST: u32 = 2;
+/// The number before 198.19.255.255, the broadcast address.
+const LAST: u32 = (1 << 17) - 2;
+
+#[cfg(test)]
+mod tests;
