@@ -7,9 +7,8 @@
 //! rule 103  everything                  table local        own addresses, and local default dev lo src OWN
 //! ```
 //!
-//! The default route has to be in the table `local`, and the rule that asks this table, first by default, behind those
-//! for UDP. In the table `main` it would serve IPv6, but for IPv4 the kernel holds an address for its own only if the
-//! table `local` says so: a listener could not answer, nor could a closed port refuse.
+//! Why the default route is in the table `local`, and the rule that asks this table behind those for UDP:
+//! `docs/decisions/0001-route-the-world-in-table-local.md`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
