@@ -14,10 +14,9 @@
 //!
 //! Invariant: a name that no rule could match is never spoken outside the host.
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
-use holdfast_observability::Limiter;
+use holdfast_observability::{Decision, Limiter};
 use holdfast_policy::Name;
 use parking_lot::Mutex;
 
@@ -28,6 +27,7 @@ use self::wire::{Packet, Query, Reply};
 
 pub use self::counters::{Counters, Outcome};
 pub use self::names::{Family, Full, Names};
+pub use self::rules::{Admission, DeniedName, Ledger, Trail};
 pub use self::server::{Limits, Server, Sockets, Useless};
 pub use self::upstream::{Addresses, Config, GRACE, NameError, Patience, Source, Upstream};
 pub use self::wire::Via;
@@ -36,38 +36,12 @@ mod answer;
 mod counters;
 mod denials;
 mod names;
+mod rules;
 mod server;
 #[cfg(test)]
 mod testing;
 mod upstream;
 mod wire;
-
-/// What the resolver asks of the policy in force. Each call may meet another revision.
-pub trait Admission: Send + Sync + 'static {
-    /// Could any rule match this name, on any port?
-    fn admits_name(&self, name: &Name) -> bool;
-
-    /// Could any rule that matches this name have this address dialled?
-    fn admits_address(&self, name: &Name, address: IpAddr) -> bool;
-
-    /// The addresses that the policy itself gives this name; all of them, if any.
-    fn hosts(&self, name: &Name) -> Option<Vec<IpAddr>>;
-}
-
-/// Where denied names are recorded.
-pub trait Ledger: Send + Sync + 'static {
-    /// Records one denial. Must not block.
-    fn denied(&self, denied: &DeniedName);
-}
-
-/// A name was asked for that no rule could match.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct DeniedName {
-    /// As it was asked for, in lower case.
-    pub name: String,
-    /// How often it was denied since the last record of it.
-    pub repeats: u64,
-}
 
 /// Everything that answers names in one sandbox. Knows no socket.
 pub struct Resolver {
@@ -143,8 +117,8 @@ impl Resolver {
         match answer::plan(query.question(), self.admission.as_ref(), &self.names) {
             Plan::Reply(reply, outcome) => Begun::Reply(self.say(&query, reply, outcome)),
             Plan::Deny(name) => {
-                self.record(name);
-                Begun::Reply(self.say(&query, Reply::Denied, Outcome::Denied))
+                let denied = Reply::Denied(self.record(&name));
+                Begun::Reply(self.say(&query, denied, Outcome::Denied))
             }
             Plan::Look(name, family) => match self.settled(&name, family) {
                 Some(settled) => Begun::Reply(self.conclude(&query, &name, family, settled)),
@@ -218,12 +192,23 @@ impl Resolver {
         query.reply(reply)
     }
 
-    fn record(&self, name: String) {
-        let admitted = self.denials.lock().admit(&name, self.upstream.now());
-        match admitted {
-            Some(repeats) => self.ledger.denied(&DeniedName { name, repeats }),
-            None => bump(&self.counters.repeated_denials),
+    /// The decision by which a name is denied, with a record of its own unless it has just had one.
+    fn record(&self, name: &str) -> Decision {
+        let mut repeated = true;
+        let mut denials = self.denials.lock();
+        let decision = denials.decide(name, self.upstream.now(), |repeats| {
+            repeated = false;
+            let why = name
+                .parse()
+                .ok()
+                .and_then(|name| self.admission.explain(&name));
+            let name = name.to_owned();
+            self.ledger.denied(DeniedName { name, repeats, why })
+        });
+        if repeated {
+            bump(&self.counters.repeated_denials);
         }
+        decision
     }
 
     fn tell_withheld(&self, name: &Name) {

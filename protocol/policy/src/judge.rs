@@ -45,15 +45,22 @@ impl Policy {
         self.index.by_name(name).next().is_some()
     }
 
+    /// Whether some rule for this name could let a connection go to `address`, on whichever port and for whichever
+    /// program. Where it could not, the name is better shown without that address.
+    pub fn admits_name_at(&self, name: &Name, address: IpAddr) -> bool {
+        let address = canonical(address);
+        let class = Class::of(address);
+        let given = self.gives(name, address);
+        let mut slots = self.index.by_name(name);
+        slots.any(|slot| admits(&slot.endpoint, address, class, given))
+    }
+
     /// Whether an allowed connection may be made to this very address, whatever its spelling.
     pub fn admits_address(&self, allowed: &Allowed, address: IpAddr) -> Result<(), Denied> {
         let address = canonical(address);
         let class = Class::of(address);
         let given = match &allowed.destination {
-            Destination::Name(name) => self
-                .hosts
-                .get(name)
-                .is_some_and(|list| list.contains(&address)),
+            Destination::Name(name) => self.gives(name, address),
             Destination::Address(_) => false,
         };
         if allowed
@@ -83,6 +90,13 @@ impl Policy {
             nearest: Some(allowed.rule.clone()),
             hint,
         })
+    }
+
+    /// Whether the policy itself gives this canonical address to the name.
+    fn gives(&self, name: &Name, address: IpAddr) -> bool {
+        self.hosts
+            .get(name)
+            .is_some_and(|list| list.contains(&address))
     }
 
     /// The endpoints that match in port and program, or how close the others came.

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use holdfast_clock::Moment;
+use holdfast_observability::Decision;
 
 /// The names denied of late.
 #[derive(Debug, Default)]
@@ -17,34 +18,44 @@ pub(super) struct Denials {
 
 #[derive(Debug)]
 struct Recent {
+    decision: Decision,
     quiet_until: Moment,
     repeats: u64,
 }
 
 impl Denials {
-    /// `Some(denials since the last record)` when this denial is to be recorded.
-    pub(super) fn admit(&mut self, name: &str, now: Moment) -> Option<u64> {
+    /// The decision that denies `name`: the last one during its quiet period, otherwise a new one
+    /// from `record`, which is told how many denials there were since its last record.
+    pub(super) fn decide(
+        &mut self,
+        name: &str,
+        now: Moment,
+        record: impl FnOnce(u64) -> Decision,
+    ) -> Decision {
         let quiet_until = now + QUIET;
         if let Some(recent) = self.recent.get_mut(name) {
             if now < recent.quiet_until {
                 recent.repeats += 1;
-                return None;
+                return recent.decision;
             }
+            recent.decision = record(std::mem::take(&mut recent.repeats));
             recent.quiet_until = quiet_until;
-            return Some(std::mem::take(&mut recent.repeats));
+            return recent.decision;
         }
         if self.recent.len() >= CAPACITY {
             self.recent.retain(|_, recent| now < recent.quiet_until);
         }
+        let decision = record(0);
         // With no room to remember it, the name is recorded each time: too much rather than nothing.
         if self.recent.len() < CAPACITY {
             let recent = Recent {
+                decision,
                 quiet_until,
                 repeats: 0,
             };
             self.recent.insert(name.to_owned(), recent);
         }
-        Some(0)
+        decision
     }
 }
 
@@ -53,45 +64,65 @@ const CAPACITY: usize = 1024;
 
 #[cfg(test)]
 mod tests {
+    use std::time::SystemTime;
+
     use super::*;
 
+    /// The records that were made, and the decisions that were given.
+    #[derive(Default)]
+    struct Told {
+        denials: Denials,
+        records: Vec<u64>,
+    }
+
+    impl Told {
+        fn deny(&mut self, name: &str, now: Moment) -> Decision {
+            let records = &mut self.records;
+            self.denials.decide(name, now, |repeats| {
+                records.push(repeats);
+                Decision::new(SystemTime::UNIX_EPOCH)
+            })
+        }
+    }
+
     #[test]
-    fn a_repeated_denial_is_counted_in_the_next_record_of_that_name() {
-        let mut denials = Denials::default();
+    fn a_repeated_denial_is_the_same_decision_and_is_counted_in_the_next_record() {
+        let mut told = Told::default();
         let start = Moment::ORIGIN;
 
-        let first = denials.admit("denied.test", start);
-        let soon: Vec<_> = (1..=100)
-            .map(|n| denials.admit("denied.test", start + Duration::from_millis(n)))
-            .collect();
-        let later = denials.admit("denied.test", start + QUIET);
+        let first = told.deny("denied.test", start);
+        for n in 1..=100 {
+            let soon = told.deny("denied.test", start + Duration::from_millis(n));
+            assert_eq!(soon, first);
+        }
+        let later = told.deny("denied.test", start + QUIET);
 
-        assert_eq!(first, Some(0));
-        assert!(soon.iter().all(Option::is_none));
-        assert_eq!(later, Some(100));
+        assert_ne!(later, first);
+        assert_eq!(told.records, [0, 100]);
     }
 
     #[test]
     fn each_name_is_recorded_for_itself() {
-        let mut denials = Denials::default();
-        let now = Moment::ORIGIN;
+        let mut told = Told::default();
 
-        assert_eq!(denials.admit("one.test", now), Some(0));
-        assert_eq!(denials.admit("two.test", now), Some(0));
+        let one = told.deny("one.test", Moment::ORIGIN);
+        let two = told.deny("two.test", Moment::ORIGIN);
+
+        assert_ne!(one, two);
+        assert_eq!(told.records, [0, 0]);
     }
 
     #[test]
     fn a_flood_of_names_is_bounded_and_none_goes_unrecorded() {
-        let mut denials = Denials::default();
-        let now = Moment::ORIGIN;
+        let mut told = Told::default();
 
-        let recorded = (0..3 * CAPACITY)
-            .filter_map(|n| denials.admit(&format!("n{n}.test"), now))
-            .count();
+        for n in 0..3 * CAPACITY {
+            told.deny(&format!("n{n}.test"), Moment::ORIGIN);
+        }
 
-        assert_eq!(recorded, 3 * CAPACITY);
-        assert_eq!(denials.recent.len(), CAPACITY);
-        denials.admit("after.test", now + QUIET);
-        assert_eq!(denials.recent.len(), 1, "the old ones made room");
+        assert_eq!(told.records.len(), 3 * CAPACITY);
+        assert_eq!(told.denials.recent.len(), CAPACITY);
+        told.deny("after.test", Moment::ORIGIN + QUIET);
+        assert_eq!(told.denials.recent.len(), 1, "the old ones made room");
     }
 }

@@ -5,11 +5,13 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::SystemTime;
 
 use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name as Label, RData, Record, RecordType};
-use holdfast_policy::Name;
+use holdfast_observability::Decision;
+use holdfast_policy::{Denied, Name};
 use parking_lot::Mutex;
 
 use super::answer::record;
@@ -191,6 +193,10 @@ impl Admission for Rules {
             .find(|(host, _)| *host == name.as_str())
             .map(|(_, ips)| ips.clone())
     }
+
+    fn explain(&self, _: &Name) -> Option<Denied> {
+        None
+    }
 }
 
 /// A ledger to look into.
@@ -198,8 +204,9 @@ impl Admission for Rules {
 pub(super) struct Book(pub(super) Mutex<Vec<DeniedName>>);
 
 impl Ledger for Book {
-    fn denied(&self, denied: &DeniedName) {
-        self.0.lock().push(denied.clone());
+    fn denied(&self, denied: DeniedName) -> Decision {
+        self.0.lock().push(denied);
+        Decision::new(SystemTime::UNIX_EPOCH)
     }
 }
 

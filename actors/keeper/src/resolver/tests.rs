@@ -1,8 +1,10 @@
+use std::net::IpAddr;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Question, ResponseCode};
 use hickory_proto::rr::{DNSClass, Name as Label, RData, RecordType};
 use holdfast_clock::{ManualClock, Seed};
-use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 use super::testing::{Asked, Book, NameServer, Rules, Script, host, ip};
 use super::*;
@@ -179,6 +181,7 @@ async fn a_denied_name_never_leaves_the_host_and_is_recorded_once() {
     let denied = |repeats| DeniedName {
         name: "denied.test".to_owned(),
         repeats,
+        why: None,
     };
     assert_eq!(*world.book.0.lock(), [denied(0)]);
     assert!(world.server.asked().is_empty());

@@ -13,6 +13,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Question, R
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::{DNSClass, Name as Label, RData, Record};
+use holdfast_observability::Decision;
 
 use super::counters::Outcome;
 
@@ -61,7 +62,7 @@ pub(super) enum Reply {
     /// The name does not exist.
     NoSuchName,
     /// No rule of the policy could match the name.
-    Denied,
+    Denied(Decision),
     /// It could not be found out.
     Failed,
     /// Nothing but the IN class is served.
@@ -116,7 +117,7 @@ impl Query {
     pub(super) fn reply(&self, reply: Reply) -> Vec<u8> {
         let code = match reply {
             Reply::Records { .. } | Reply::NoData => ResponseCode::NoError,
-            Reply::NoSuchName | Reply::Denied => ResponseCode::NXDomain,
+            Reply::NoSuchName | Reply::Denied(_) => ResponseCode::NXDomain,
             Reply::Failed => ResponseCode::ServFail,
             Reply::Refused => ResponseCode::Refused,
         };
@@ -131,10 +132,10 @@ impl Query {
             Reply::NoData | Reply::NoSuchName => {
                 message.add_authority(start_of_authority());
             }
-            Reply::Denied => {
+            Reply::Denied(decision) => {
                 message.add_authority(start_of_authority());
                 if let Some(edns) = &mut message.edns {
-                    edns.options_mut().insert(blocked());
+                    edns.options_mut().insert(blocked(decision));
                 }
             }
             Reply::Failed | Reply::Refused => {}
@@ -220,9 +221,10 @@ fn start_of_authority() -> Record {
 }
 
 /// The extended error (RFC 8914) by which `dig` and others show a denial for what it is.
-fn blocked() -> EdnsOption {
+fn blocked(decision: Decision) -> EdnsOption {
+    let text = format!("no rule of the policy names this host, decision {decision}");
     let mut data = BLOCKED.to_be_bytes().to_vec();
-    data.extend_from_slice(DENIAL.as_bytes());
+    data.extend(text.into_bytes());
     EdnsOption::Unknown(EXTENDED_ERROR, data)
 }
 
@@ -240,7 +242,6 @@ const PLAIN_PAYLOAD: u16 = 512;
 const HOUR: i32 = 3600;
 const EXTENDED_ERROR: u16 = 15;
 const BLOCKED: u16 = 15;
-const DENIAL: &str = "no rule of the sandbox's policy names this host";
 
 #[cfg(test)]
 mod tests;

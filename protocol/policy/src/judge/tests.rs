@@ -38,3 +38,29 @@ fn what_a_rule_names_is_allowed_and_the_rest_is_denied() {
     assert!(!judged(&policy, "other.test", 443, &curl).is_allowed());
     assert!(!judged(&policy, "10.1.2.4", 5432, &curl).is_allowed());
 }
+
+#[test]
+fn a_name_is_shown_at_an_address_that_any_of_its_rules_could_dial() {
+    let text = r#"
+version: 1
+network_policies:
+  exact: {endpoints: [{host: db.test, port: 5432}], binaries: [{path: /usr/bin/psql}]}
+  wide: {endpoints: [{host: "*.cdn.test", port: 443}]}
+  listed: {endpoints: [{host: "*.lan.test", port: 443, allowed_ips: [10.1.0.0/16]}]}
+resolver: {hosts: {origin.cdn.test: [127.0.0.1]}}
+"#;
+    let policy = Policy::parse("policy.yaml", text).expect("a policy");
+    let shown = |name: &str, address: &str| {
+        let name = name.parse().expect("a name");
+        policy.admits_name_at(&name, address.parse().expect("an address"))
+    };
+
+    assert!(shown("db.test", "10.0.0.5") && shown("db.test", "::ffff:10.0.0.5"));
+    assert!(shown("a.cdn.test", "192.0.1.1") && !shown("a.cdn.test", "10.0.0.5"));
+    assert!(shown("a.lan.test", "10.1.2.3") && !shown("a.lan.test", "192.0.1.1"));
+    assert!(shown("origin.cdn.test", "127.0.0.1") && !shown("a.cdn.test", "127.0.0.1"));
+    for refused in ["169.254.169.254", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "::"] {
+        assert!(!shown("db.test", refused), "{refused}");
+    }
+    assert!(!shown("other.test", "192.0.1.1"));
+}

@@ -3,6 +3,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use holdfast_clock::Seed;
+use holdfast_policy::Denied;
 
 use super::*;
 
@@ -22,6 +23,10 @@ impl Admission for Rules {
     }
 
     fn hosts(&self, _: &Name) -> Option<Vec<IpAddr>> {
+        None
+    }
+
+    fn explain(&self, _: &Name) -> Option<Denied> {
         None
     }
 }
