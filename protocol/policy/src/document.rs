@@ -54,7 +54,8 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
             max_nodes: MAX_NODES,
             max_events: 4 * MAX_NODES,
             max_depth: MAX_DEPTH,
-            max_documents: 1,
+            // One more than is taken, so that the second is reported as what it is.
+            max_documents: 2,
             max_aliases: MAX_ALIASES,
             max_anchors: MAX_ALIASES,
         },
@@ -72,18 +73,49 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
         Ok(spanned) => Some(spanned.into()),
         Err(error) => {
             let mark = error.location().map_or_else(Mark::default, Mark::from);
-            findings.add_at(mark, "", Complaint::plain(explain(&error), None));
+            findings.add_at(mark, "", explain(&error));
             None
         }
     }
 }
 
-/// The parser's message without the place, which is told apart from it.
-fn explain(error: &serde_saphyr::Error) -> String {
+/// What the parser says, in the words of a policy's author and without the place, which is told apart from it.
+fn explain(error: &serde_saphyr::Error) -> Complaint {
+    use serde_saphyr::Error;
+    if let Error::AliasError { error, .. } = error {
+        return explain(error);
+    }
+    if let Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } = error {
+        let message = format!(
+            "policy has more than {MAX_NODES} values, or more than {MAX_DEPTH} in each other"
+        );
+        return Complaint::plain(message, None);
+    }
+    if let Error::MultipleDocuments { .. } = error {
+        return Complaint::new(
+            "there is more than one document",
+            "keep one, without `---` after it",
+        );
+    }
+    if let Error::MergeKeyNotAllowed { .. } = error {
+        return Complaint::new(
+            "merge keys are not supported",
+            "write out what `<<` stands for",
+        );
+    }
+    if let Error::NullIntoString { .. } = error {
+        return Complaint::new("a key is empty", "give it a name or remove it");
+    }
+    if let Error::RecursiveReferencesRequireWeakTypes { .. } = error {
+        return Complaint::new(
+            "an alias stands inside of what it stands for",
+            "write it out",
+        );
+    }
     let text = error.to_string();
-    let bare = text.lines().next().unwrap_or_default();
-    let bare = bare.split(" at line ").next().unwrap_or(bare);
-    format!("not readable as YAML: {bare}")
+    let first = text.lines().next().unwrap_or_default();
+    let bare = first.split(" at line ").next().unwrap_or(first);
+    Complaint::plain(format!("not readable as YAML: {bare}"), None)
 }
 
 impl From<Location> for Mark {
@@ -189,3 +221,6 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_NODES: usize = 50_000;
 const MAX_ALIASES: usize = 1_000;
 const MAX_DEPTH: usize = 32;
+
+#[cfg(test)]
+mod tests;

@@ -164,3 +164,6 @@ fn quoted(text: &str) -> String {
     out.push('"');
     out
 }
+
+#[cfg(test)]
+mod tests;

@@ -183,3 +183,6 @@ fn consider(rule: &Rule, endpoint: &Endpoint, request: &Request<'_>) -> Consider
         binary_matches: rule.is_for(request.identity),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -52,7 +52,8 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Filesys
         }
     }
     let include_workdir = include_workdir.flatten().unwrap_or(false);
-    if !include_workdir && read_only.is_empty() && read_write.is_empty() && findings.is_empty() {
+    let granted = |key| fields.get(key).is_some_and(|place| !place.is_empty_list());
+    if !include_workdir && !granted("read_only") && !granted("read_write") {
         let fix = "list at least what programs need, such as `read_only: [/usr, /lib, /lib64, /bin, /etc]`";
         findings.add(
             place,

@@ -88,18 +88,6 @@ impl Glob {
         })
     }
 
-    /// The pattern that matches `text` alone; `None` if it is too odd to be written as one.
-    pub fn exactly(text: &str, separator: char) -> Option<Self> {
-        let mut source = String::with_capacity(text.len());
-        for c in text.chars() {
-            if matches!(c, '*' | '?' | '[' | '\\') {
-                source.push('\\');
-            }
-            source.push(c);
-        }
-        Self::new(&source, separator).ok()
-    }
-
     /// Whether the whole of `text` matches.
     pub fn matches(&self, text: &str) -> bool {
         let Some(rest) = text.strip_prefix(&*self.prefix) else {

@@ -116,7 +116,7 @@ impl Wildcard {
             ));
         }
         let domain: Name = rest.parse().map_err(|bad| complain(rest, &bad))?;
-        if psl::suffix_str(domain.as_str()) == Some(domain.as_str()) {
+        if is_registry(&domain) {
             let message =
                 format!("{text:?} covers `{domain}`, under which anybody can have a name");
             return Err(Complaint::new(
@@ -168,6 +168,14 @@ fn label(head: &str) -> Result<Glob, Complaint> {
     Glob::new(head, '.').map_err(|bad| Complaint::plain(bad.to_string(), None))
 }
 
+/// Whether anybody can have a name directly under `domain`. Of the Public Suffix List its ICANN section counts, as it
+/// does for wildcards in certificates: the private section holds `googleapis.com` beside `github.io`.
+fn is_registry(domain: &Name) -> bool {
+    let domain = domain.as_str().as_bytes();
+    psl::suffix(domain)
+        .is_some_and(|suffix| suffix == domain && suffix.typ() != Some(psl::Type::Private))
+}
+
 fn is_localhost(name: &str) -> bool {
     name == "localhost" || name.ends_with(".localhost")
 }
@@ -208,3 +216,6 @@ pub(crate) fn complain(text: &str, bad: &BadName) -> Complaint {
     };
     Complaint::plain(format!("{text:?}: {bad}"), fix)
 }
+
+#[cfg(test)]
+mod tests;

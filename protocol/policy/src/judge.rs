@@ -212,4 +212,6 @@ fn restricted(allowed: &Allowed) -> bool {
 }
 
 #[cfg(test)]
+mod properties;
+#[cfg(test)]
 mod tests;

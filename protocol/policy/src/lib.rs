@@ -25,6 +25,8 @@ mod process;
 mod request;
 mod resolver;
 mod rule;
+#[cfg(test)]
+mod sample;
 mod verdict;
 
 pub use address::{Class, SYNTHETIC, canonical};

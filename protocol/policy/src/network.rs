@@ -49,6 +49,7 @@ fn rule(key: &str, place: &Place<'_>, findings: &mut Findings) -> Option<Rule> {
         name: name.unwrap_or(key).to_owned(),
         endpoints,
         binaries,
+        link_targets: Vec::new(),
     })
 }
 
@@ -75,7 +76,7 @@ fn endpoints(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Arc<Endpoint>>
     let places = place
         .list("a list of endpoints", findings)
         .unwrap_or_default();
-    if places.is_empty() && place.is_list() {
+    if place.is_empty_list() {
         let fix = "add an endpoint or remove the rule";
         findings.add(
             &place,
@@ -109,9 +110,7 @@ fn endpoint(place: &Place<'_>, findings: &mut Findings) -> Option<Endpoint> {
         .get("enforcement")
         .and_then(|p| enforcement(&p, findings));
     let host = host(&fields, findings)?;
-    if let Some(at) = fields.get("host") {
-        reachable(&host, &allowed_ips, &at, findings);
-    }
+    reachable(&host, &allowed_ips, &fields, findings);
     Some(Endpoint {
         host,
         ports: ports?,
@@ -163,7 +162,7 @@ fn ports(fields: &Fields<'_>, findings: &mut Findings) -> Option<Ports> {
         return Some(Ports::Listed(BTreeSet::from([port(&place, findings)?])));
     }
     let places = place.list("a list of ports", findings)?;
-    if places.is_empty() {
+    if place.is_empty_list() {
         findings.add(
             &place,
             Complaint::new("the list is empty: no port would match", "name one"),
@@ -251,7 +250,7 @@ fn needs_no_inspection(fields: &Fields<'_>, findings: &mut Findings) {
 fn binaries(fields: &Fields<'_>, findings: &mut Findings) -> Option<Vec<Glob>> {
     let place = fields.get("binaries")?;
     let places = place.list("a list of binaries", findings)?;
-    if places.is_empty() {
+    if place.is_empty_list() {
         let fix = "name one, or remove `binaries` to allow every program";
         findings.add(
             &place,
@@ -339,3 +338,6 @@ const ENDPOINT: Keys = Keys {
 const DNS: u16 = 53;
 /// As long as a metric's label may be.
 const MAX_LABEL: usize = 128;
+
+#[cfg(test)]
+mod tests;

@@ -124,26 +124,16 @@ impl Policy {
     }
 
     /// The same policy for a world in which `target` says where symbolic links end: a rule for `/usr/bin/python3` is
-    /// then also for the file that this is a link to, as the kernel reports programs by their files.
+    /// then also for the file that this is a link to, as the kernel reports programs by their files. What the policy
+    /// says, and so its hash, stays the same.
     #[must_use]
     pub fn with_links(self, target: impl Fn(&str) -> Option<String>) -> Self {
         let mut rules = self.rules;
-        for globs in rules.iter_mut().filter_map(|rule| rule.binaries.as_mut()) {
-            let ends: Vec<Glob> = globs
-                .iter()
-                .filter_map(|glob| target(glob.literal()?))
-                .filter_map(|end| Glob::exactly(&end, '/'))
-                .collect();
-            globs.extend(ends);
-            globs.sort_by(|a, b| a.as_str().cmp(b.as_str()));
-            globs.dedup();
+        for rule in &mut rules {
+            let named = rule.binaries.iter().flatten().filter_map(Glob::literal);
+            rule.link_targets = named.filter_map(&target).collect();
         }
-        let index = Index::new(&rules);
-        Self {
-            rules,
-            index,
-            ..self
-        }
+        Self { rules, ..self }
     }
 
     fn new(document: Document) -> Self {
@@ -198,6 +188,13 @@ struct Document {
 }
 
 fn read(root: &Place<'_>, findings: &mut Findings) -> Option<Policy> {
+    if root.is_nothing() {
+        findings.add(
+            root,
+            Complaint::new("the document is empty", "write at least `version: 1`"),
+        );
+        return None;
+    }
     let fields = root.fields(&KEYS, findings)?;
     version(&fields, findings);
     let filesystem = fields
@@ -283,3 +280,6 @@ const KEYS: Keys = Keys {
         "it needs inspection, which this version does not have",
     )],
 };
+
+#[cfg(test)]
+mod tests;

@@ -142,21 +142,32 @@ impl Complaint {
     }
 }
 
-/// The one of `known` that was probably meant by `written`.
+/// The one of `known` that was probably meant by `written`: a few slips away, or a longer form of it.
 pub(crate) fn nearest<'k>(
     written: &str,
     known: impl IntoIterator<Item = &'k str>,
 ) -> Option<&'k str> {
-    let lower = written.to_lowercase().replace('-', "_");
+    let written = written.to_lowercase().replace('-', "_");
     // A third of the letters may be wrong: more is another word.
     let bound = (written.chars().count() / 3).max(1);
-    known
-        .into_iter()
-        .filter(|k| k.len().abs_diff(written.len()) <= bound)
-        .map(|k| (strsim::osa_distance(&lower, &k.to_lowercase()), k))
-        .filter(|(distance, _)| *distance <= bound)
-        .min_by_key(|(distance, _)| *distance)
+    let slips = |known: &str| {
+        let close = known.len().abs_diff(written.len()) <= bound;
+        close
+            .then(|| strsim::osa_distance(&written, known))
+            .filter(|slips| *slips <= bound)
+    };
+    let known: Vec<&str> = known.into_iter().collect();
+    let close = known
+        .iter()
+        .filter_map(|k| Some((slips(k)?, *k)))
+        .min_by_key(|(slips, _)| *slips);
+    let longer = known
+        .iter()
+        .copied()
+        .filter(|k| written.len() >= 4 && k.starts_with(&written));
+    close
         .map(|(_, k)| k)
+        .or_else(|| longer.min_by_key(|k| k.len()))
 }
 
 /// Nobody reads more at once.

@@ -38,7 +38,7 @@ fn addresses(place: &Place<'_>, findings: &mut Findings) -> Vec<IpAddr> {
     let places = place
         .list("a list of addresses", findings)
         .unwrap_or_default();
-    if places.is_empty() && place.is_list() {
+    if place.is_empty_list() {
         findings.add(
             place,
             Complaint::new("the list is empty", "add an address or remove the name"),

@@ -23,6 +23,8 @@ pub struct Rule {
     pub endpoints: Vec<Arc<Endpoint>>,
     /// The programs that it is for; `None` is every program, even one that cannot be observed.
     pub binaries: Option<Vec<Glob>>,
+    /// The files that its binaries turned out to be links to.
+    pub(crate) link_targets: Vec<String>,
 }
 
 /// Hosts and ports that may be reached.
@@ -70,9 +72,12 @@ impl Rule {
                     executable,
                     ancestors,
                 },
-            ) => std::iter::once(executable)
-                .chain(ancestors)
-                .any(|path| globs.iter().any(|glob| glob.matches(path))),
+            ) => {
+                let is_one = |path: &String| {
+                    globs.iter().any(|glob| glob.matches(path)) || self.link_targets.contains(path)
+                };
+                is_one(executable) || ancestors.iter().any(is_one)
+            }
         }
     }
 }

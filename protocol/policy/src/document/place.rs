@@ -145,6 +145,14 @@ impl<'d> Place<'d> {
         matches!(self.node.value, Value::List(_))
     }
 
+    pub(crate) fn is_empty_list(&self) -> bool {
+        matches!(&self.node.value, Value::List(items) if items.is_empty())
+    }
+
+    pub(crate) fn is_nothing(&self) -> bool {
+        matches!(self.node.value, Value::Null)
+    }
+
     /// Notes that something else was expected, and what is there.
     pub(crate) fn mistyped<T>(
         &self,

@@ -1,8 +1,10 @@
 //! Reads `allowed_ips`, and refuses addresses to which no connection is ever let.
 
+use std::net::IpAddr;
+
 use crate::address::{Class, Overlap, SYNTHETIC, canonical, refused_overlap};
 use crate::cidr::{BadCidr, Cidr};
-use crate::document::{Fields, Place};
+use crate::document::Fields;
 use crate::host::Host;
 use crate::problem::{Complaint, Findings};
 
@@ -13,7 +15,7 @@ pub(super) fn allowed_ips(fields: &Fields<'_>, findings: &mut Findings) -> Vec<C
     let places = place
         .list("a list of addresses and ranges", findings)
         .unwrap_or_default();
-    if places.is_empty() && place.is_list() {
+    if place.is_empty_list() {
         let fix = "add a range or remove the key";
         findings.add(
             &place,
@@ -42,70 +44,77 @@ fn range(text: &str) -> Result<Cidr, Complaint> {
         Complaint::plain(format!("{text:?}: {bad}"), fix)
     })?;
     let plain = canonical(range.base());
-    match refused_overlap(&range) {
-        // The host's own loopback is opened by naming it.
-        None | Some((Overlap::Inside, Class::Loopback)) => {}
-        Some((Overlap::Inside, class)) if plain == range.base() => {
-            return Err(Complaint::new(
-                format!("{range} is {class}, which is never reachable"),
-                "remove it",
-            ));
-        }
-        Some((Overlap::Around, class)) => {
-            let message = format!("{range} takes in {class} addresses, which are never reachable");
-            return Err(Complaint::new(message, "name the ranges that are meant"));
-        }
-        Some((Overlap::Inside, _)) => {}
-    }
     if plain != range.base() {
-        let fix = format!("write `{plain}` or its range");
+        let message = format!("{range} is a disguise of IPv4, in which nothing is compared");
         return Err(Complaint::new(
-            format!("{range} is another spelling of IPv4, in which nothing is compared"),
-            fix,
+            message,
+            format!("write it as IPv4, from {plain} on"),
         ));
     }
-    Ok(range)
+    match refused_overlap(&range) {
+        // The host's own loopback is opened by naming it.
+        None | Some((Overlap::Inside, Class::Loopback)) => Ok(range),
+        Some((Overlap::Inside, class)) => Err(Complaint::new(
+            format!("{range} is {class}, which is never reachable"),
+            "remove it",
+        )),
+        Some((Overlap::Around, class)) => {
+            let message = format!("{range} takes in {class} addresses, which are never reachable");
+            Err(Complaint::new(message, "name the ranges that are meant"))
+        }
+    }
 }
 
-/// Refuses a literal address that no connection could be let to.
+/// Refuses addresses to which no connection is ever let.
 pub(super) fn reachable(
     host: &Host,
     allowed_ips: &[Cidr],
-    place: &Place<'_>,
+    fields: &Fields<'_>,
     findings: &mut Findings,
 ) {
-    let Host::Address(address) = *host else {
-        return;
-    };
+    match *host {
+        Host::Exact(_) | Host::Wildcard(_) => {}
+        Host::Address(address) => {
+            if let (Some(place), Err(complaint)) =
+                (fields.get("host"), admissible(address, allowed_ips))
+            {
+                findings.add(&place, complaint);
+            }
+        }
+        Host::Addresses => {
+            let hidden = |range: &&Cidr| SYNTHETIC.iter().any(|synthetic| synthetic.covers(range));
+            if let (Some(place), Some(range)) =
+                (fields.get("allowed_ips"), allowed_ips.iter().find(hidden))
+            {
+                let message =
+                    format!("the addresses of {range} stand for names inside the sandbox");
+                findings.add(&place, Complaint::new(message, "name the host"));
+            }
+        }
+    }
+}
+
+fn admissible(address: IpAddr, allowed_ips: &[Cidr]) -> Result<(), Complaint> {
     let listed = allowed_ips.iter().any(|range| range.contains(address));
     let class = Class::of(address);
     if SYNTHETIC.iter().any(|range| range.contains(address)) {
-        let fix = "name the host instead";
-        findings.add(
-            place,
-            Complaint::new(
-                format!("{address} stands for a name inside the sandbox"),
-                fix,
-            ),
-        );
-    } else if !allowed_ips.is_empty() && !listed {
-        let fix = format!("add `{address}` to `allowed_ips` or remove them");
-        findings.add(
-            place,
-            Complaint::new(
-                format!("{address} is not in `allowed_ips`: this never matches"),
-                fix,
-            ),
-        );
-    } else if class == Class::Loopback && !listed {
-        let fix = format!(
-            "to mean the host's own loopback add `allowed_ips: [{}]`",
-            Cidr::host(address)
-        );
-        let message = format!("{address} is a loopback address: it is the sandbox's own");
-        findings.add(place, Complaint::new(message, fix));
-    } else if class.is_refused_always() && class != Class::Loopback {
-        let message = format!("{address} is a {class} address, which is never reachable");
-        findings.add(place, Complaint::new(message, "remove the endpoint"));
+        let message = format!("{address} stands for a name inside the sandbox");
+        return Err(Complaint::new(message, "name the host"));
     }
+    if !allowed_ips.is_empty() && !listed {
+        let fix = format!("add `{address}` to `allowed_ips` or remove them");
+        let message = format!("{address} is not in `allowed_ips`: this never matches");
+        return Err(Complaint::new(message, fix));
+    }
+    if class == Class::Loopback && !listed {
+        let own = Cidr::host(address);
+        let fix = format!("to mean the host's own loopback add `allowed_ips: [{own}]`");
+        let message = format!("{address} is a loopback address: it is the sandbox's own");
+        return Err(Complaint::new(message, fix));
+    }
+    if class.is_refused_always() && class != Class::Loopback {
+        let message = format!("{address} is a {class} address, which is never reachable");
+        return Err(Complaint::new(message, "remove the endpoint"));
+    }
+    Ok(())
 }

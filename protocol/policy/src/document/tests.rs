@@ -1,0 +1,195 @@
+use std::fmt::Write;
+
+use proptest::prelude::*;
+
+use crate::policy::Policy;
+use crate::sample::{endpoint, problems, told};
+
+// PO-01
+#[test]
+fn an_unknown_key_is_refused_with_its_place_and_the_nearest_key() {
+    let found = problems(
+        "version: 1\nnetwork_policies:\n  r:\n    endpoints:\n      - host: a.test\n        prot: 443\n",
+    );
+    let problem = found.first().expect("one");
+    assert_eq!((problem.line, problem.column), (6, 9));
+    assert_eq!(problem.path, "network_policies.r.endpoints[0].prot");
+    assert_eq!(problem.suggestion.as_deref(), Some("did you mean `port`?"));
+    for (text, meant) in [
+        ("filesystem: {}", "filesystem_policy"),
+        ("network_policy: {}", "network_policies"),
+        ("filesystem_policy: {readonly: [/usr]}", "read_only"),
+        ("process: {limit: {}}", "limits"),
+        ("landlock: {compatability: best_effort}", "compatibility"),
+    ] {
+        let all = problems(&format!("version: 1\n{text}\n"));
+        let told = all
+            .iter()
+            .any(|p| p.suggestion.as_deref() == Some(&format!("did you mean `{meant}`?")));
+        assert!(told, "{text}: {all:?}");
+    }
+}
+
+// PO-01
+#[test]
+fn a_misspelt_denial_is_refused_and_not_dropped() {
+    let told = told(&endpoint("{host: a.test, deny_rule: []}"));
+    assert!(
+        told.contains("unknown key `deny_rule`; did you mean `deny_rules`?"),
+        "{told}"
+    );
+}
+
+#[test]
+fn a_key_given_twice_is_refused_with_both_lines() {
+    let told = told("version: 1\nprocess: {}\nlandlock: {}\nprocess: {}\n");
+    assert_eq!(
+        told,
+        "policy.yaml:4:1: process: key `process` is given twice, first at line 2; keep one of them"
+    );
+}
+
+#[test]
+fn several_problems_are_told_at_once_in_the_order_of_the_document() {
+    let found = problems(
+        "version: 3\nprocess: {run_as_user: -1}\nlandlock: {compatibility: none}\non_link_loss: stop\n",
+    );
+    assert_eq!(
+        found.iter().map(|p| p.line).collect::<Vec<_>>(),
+        [1, 2, 3, 4]
+    );
+}
+
+// PO-02
+#[test]
+fn a_value_of_another_type_is_refused_wherever_it_stands() {
+    let whole = [
+        "filesystem_policy: []",
+        "filesystem_policy: /usr",
+        "filesystem_policy: {read_only: /usr}",
+        "filesystem_policy: {read_only: {a: b}}",
+        "filesystem_policy: {read_only: [[/usr]]}",
+        "filesystem_policy: {read_only: [/usr], include_workdir: yes}",
+        "filesystem_policy: {read_only: [/usr], include_workdir: 1}",
+        "landlock: best_effort",
+        "landlock: {compatibility: [best_effort]}",
+        "process: [nofile]",
+        "process: {run_as_user: [1]}",
+        "process: {limits: 5}",
+        "process: {limits: {nofile: \"1024\"}}",
+        "process: {limits: {nofile: 1.5}}",
+        "process: {limits: {memory: [2g]}}",
+        "network_policies: []",
+        "network_policies: {r: []}",
+        "network_policies: {r: {endpoints: {host: a.test}}}",
+        "network_policies: {r: {endpoints: a.test}}",
+        "network_policies: {r: {endpoints: [a.test]}}",
+        "resolver: []",
+        "resolver: {hosts: []}",
+        "resolver: {hosts: {a.test: 127.0.0.1}}",
+        "resolver: {hosts: {a.test: [[127.0.0.1]]}}",
+        "on_link_loss: [freeze]",
+    ];
+    let endpoints = [
+        "{host: [a.test]}",
+        "{host: 5}",
+        "{host: a.test, port: \"443\"}",
+        "{host: a.test, port: {a: b}}",
+        "{host: a.test, ports: [[443]]}",
+        "{host: a.test, ports: 80-443}",
+        "{host: a.test, allowed_ips: 10.0.0.0/8}",
+        "{host: a.test, allowed_ips: {a: b}}",
+        "{host: a.test, enforcement: true}",
+    ];
+    let whole = whole.iter().map(|text| format!("version: 1\n{text}\n"));
+    for text in whole.chain(endpoints.iter().map(|text| endpoint(text))) {
+        let told = told(&text);
+        assert!(
+            told.contains("expected") && told.contains(';'),
+            "{text}: {told}"
+        );
+    }
+}
+
+// PO-02
+#[test]
+fn a_key_without_a_value_is_refused() {
+    for text in [
+        "filesystem_policy:",
+        "filesystem_policy: ~",
+        "landlock: null",
+        "process:",
+        "network_policies:",
+        "resolver:",
+        "on_link_loss:",
+        "network_policies: {r: null}",
+        "network_policies: {r: {endpoints: null}}",
+        "network_policies: {r: {endpoints: [{host: null}]}}",
+        "network_policies: {r: {endpoints: [{host: a.test, port: null}]}}",
+        "network_policies: {r: {endpoints: [{host: a.test}], binaries: null}}",
+        "network_policies: {r: {endpoints: [{host: a.test, allowed_ips: null}]}}",
+        "resolver: {hosts: {a.test: null}}",
+    ] {
+        let all = problems(&format!("version: 1\n{text}\n"));
+        assert!(
+            all.iter().any(|p| p.message.contains("has no value")),
+            "{text}: {all:?}"
+        );
+    }
+}
+
+#[test]
+fn one_kilobyte_of_aliases_does_not_become_a_gigabyte() {
+    let mut bomb = "a0: &a0 [x, x]\n".to_owned();
+    for n in 1..30 {
+        writeln!(bomb, "a{n}: &a{n} [*a{0}, *a{0}]", n - 1).expect("a line");
+    }
+    let told_bomb = told(&bomb);
+    assert!(told_bomb.contains("more than"), "{told_bomb}");
+    assert!(told(&("[".repeat(100) + &"]".repeat(100))).contains("more than"));
+    assert!(told(&format!("version: 1\n# {}\n", "x".repeat(1 << 20))).contains("longer than"));
+}
+
+#[test]
+fn what_is_not_one_yaml_document_is_refused_with_its_place() {
+    for (text, place, word) in [
+        ("version: [", "1:", "YAML"),
+        ("version: 1\n\tx: 1\n", "", "tab"),
+        (
+            "version: 1\n---\nversion: 1\n",
+            "3:",
+            "more than one document",
+        ),
+        ("version: 1\n<<: {a: b}\n", "2:1", "merge keys"),
+        ("version: !tag 1\n", "1:", "tag"),
+        ("version: 1\n~: x\n", "2:1", "key is empty"),
+        ("a: &x [*x]\n", "1:", "alias"),
+    ] {
+        let told = told(text);
+        assert!(
+            told.starts_with(&format!("policy.yaml:{place}")) && told.contains(word),
+            "{told}"
+        );
+    }
+}
+
+proptest! {
+    #[test]
+    fn reading_any_bytes_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Policy::parse("fuzz", &String::from_utf8_lossy(&bytes));
+    }
+
+    #[test]
+    fn reading_anything_that_looks_like_a_policy_never_panics(
+        words in proptest::collection::vec(
+            prop::sample::select(vec![
+                "version: 1", "\n", "  ", "network_policies:", "r:", "endpoints:", "- ", "host: a.test", "port: ", "443",
+                "[", "]", "{", "}", ",", "binaries:", "path: /x", "\"", "&a ", "*a", "|", ">", "?", ": ", "~", "- -", "!!str ",
+                "resolver:", "hosts:", "filesystem_policy:", "read_only:", "/usr", "#", "process:", "limits:", "'", "%", "\t",
+            ]),
+            0..40,
+        ),
+    ) {
+        let _ = Policy::parse("fuzz", &words.concat());
+    }
+}
