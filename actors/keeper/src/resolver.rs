@@ -36,6 +36,7 @@ mod answer;
 mod counters;
 mod denials;
 mod names;
+pub mod nameserver;
 mod rules;
 mod server;
 #[cfg(test)]
