@@ -3,6 +3,8 @@
 //! The messages are generated from `proto/holdfast/v1`: [`lane`](v1::FromBroker) and [`handoff`](v1::Handoff) travel as one packet each over
 //! Unix sockets, [`boundary`](v1::boundary_client) as gRPC.
 
+pub mod handshake;
+
 /// Version 1 of the messages.
 #[expect(
     missing_docs,

@@ -4,7 +4,7 @@
 //! descriptor is open at a time.
 
 use std::fs::File;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use landlock::{
@@ -104,6 +104,12 @@ impl Rules {
         let answer =
             unsafe { libc::syscall(libc::SYS_landlock_restrict_self, self.0.as_raw_fd(), 0) };
         answered("landlock_restrict_self", answer).map(drop)
+    }
+}
+
+impl AsFd for Rules {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-use crate::{Called, Error, Result, handoff};
+use crate::{Called, Error, Result, handoff, notify};
 
 /// Keeps one open descriptor from its creation to its drop.
 ///
@@ -157,6 +157,8 @@ unsafe impl Steady for io::PipeReader {}
 unsafe impl Steady for io::PipeWriter {}
 // SAFETY: a field of type OwnedFd that no method exchanges.
 unsafe impl Steady for handoff::Socket {}
+// SAFETY: a field of type OwnedFd that no method exchanges.
+unsafe impl Steady for notify::Listener {}
 // SAFETY: the shared value keeps its descriptor at least as long as this reference to it lives.
 unsafe impl<T: Steady> Steady for Arc<T> {}
 

@@ -1,0 +1,315 @@
+//! The broker: hears of every call that the filter asks about, and answers each.
+//!
+//! ```text
+//!  heard ──┬── refused by the table ────────────────────────> errno, one record
+//!          ├── local, or not to be looked at ───────────────> goes on in the kernel
+//!          └── a TCP connect ── Attempt ──> Waiting ──┬── Verdict ──> goes on, or errno
+//!                                                     ├── a signal ──> made again after it
+//!                                                     └── gone ──────> forgotten
+//! ```
+//!
+//! Nothing waits here: a call that waits for its verdict is a number in a table, and the next call is heard at once.
+//! Going on is safe, because the sandbox's network has no way out but the keeper's listeners.
+
+pub(crate) mod caller;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use holdfast_kernel::handoff::{Received, Socket};
+use holdfast_kernel::look;
+use holdfast_kernel::notify::{Call, Heard, Listener};
+use holdfast_kernel::ready::Ready;
+use holdfast_kernel::{Error, Result};
+use holdfast_wire::v1::from_broker::Kind as Told;
+use holdfast_wire::v1::from_keeper::Kind as Heeded;
+use holdfast_wire::v1::{self, FromBroker, FromKeeper};
+use parking_lot::Mutex;
+use prost::Message;
+
+use self::caller::Subject;
+use crate::fence::calls;
+
+/// What the broker is born with; its parent keeps it, so that a new broker goes on where the old one stopped.
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    /// Where the kernel asks.
+    pub listener: Arc<Listener>,
+    /// Where verdicts come from.
+    pub lane: Arc<Socket>,
+    /// The ports that are listened on.
+    pub ports: Arc<Ports>,
+    /// The launcher, as this process numbers it: no workload's ancestor.
+    pub launcher: u32,
+    /// The calls that wait: they outlive a broker that falls.
+    pub waiting: Arc<Mutex<Waiting>>,
+    /// What has been counted.
+    pub counts: Arc<Counts>,
+}
+
+/// The calls that wait for a verdict, by id, with their threads.
+#[derive(Debug, Default)]
+pub struct Waiting {
+    threads: BTreeMap<u64, u32>,
+    /// The first one that the next patrol looks at.
+    next: u64,
+}
+
+/// What the broker counts.
+#[derive(Debug, Default)]
+pub struct Counts {
+    /// Calls heard.
+    pub notifications: AtomicU64,
+    /// Calls refused.
+    pub denied: AtomicU64,
+    /// Harmless races: the caller was gone.
+    pub races: AtomicU64,
+    /// Calls that could not be answered for a reason of our own.
+    pub faults: AtomicU64,
+}
+
+/// The ports that are listened on, and how to listen on one more.
+pub struct Ports {
+    open: Mutex<BTreeSet<u16>>,
+    listen: Box<dyn Fn(u16) -> Result<()> + Send + Sync>,
+}
+
+/// The broker at work.
+struct Broker {
+    listener: Ready<Arc<Listener>>,
+    lane: Ready<Arc<Socket>>,
+    arguments: Arguments,
+}
+
+/// Serves until nobody is left under the filter, which is the sandbox's end.
+pub async fn serve(arguments: Arguments) -> Result<()> {
+    let mut broker = Broker {
+        listener: Ready::reading(Arc::clone(&arguments.listener))?,
+        lane: Ready::new(Arc::clone(&arguments.lane))?,
+        arguments,
+    };
+    let mut patrol = tokio::time::interval(PATROL);
+    patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        let told = tokio::select! {
+            biased;
+            heeded = broker.lane.read(|lane| heed(lane)) => {
+                broker.obey(heeded?)?;
+                continue;
+            }
+            heard = broker.listener.read(|listener| hear(listener)) => match heard? {
+                Some(call) => broker.handle(&call)?.into_iter().collect(),
+                None => return Ok(()),
+            },
+            _ = patrol.tick() => broker.patrol()?,
+        };
+        // Whoever waits for room here hears no more calls meanwhile: they wait in the kernel.
+        for kind in told {
+            let bytes = FromBroker { kind: Some(kind) }.encode_to_vec();
+            broker.lane.write(|lane| lane.try_send(&bytes, &[])).await?;
+        }
+    }
+}
+
+impl Broker {
+    /// Answers a call, or says what has to be told to the keeper first.
+    fn handle(&mut self, call: &Call) -> Result<Option<Told>> {
+        let counts = &self.arguments.counts;
+        counts.notifications.fetch_add(1, Ordering::Relaxed);
+        if let Some(refusal) = calls::refusal(call) {
+            let caller = Some(caller::caller(call.tid, self.arguments.launcher));
+            counts.denied.fetch_add(1, Ordering::Relaxed);
+            self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
+            return Ok(Some(Told::Refused(v1::Refused {
+                syscall: refusal.name.to_owned(),
+                detail: calls::detail(call, refusal.name),
+                errno: refusal.errno,
+                caller,
+            })));
+        }
+        match caller::subject(call) {
+            Ok(Subject::Stream {
+                cookie,
+                address,
+                blocking,
+                timeout,
+            }) if self.arguments.ports.concern(address) => {
+                let caller = caller::caller(call.tid, self.arguments.launcher);
+                // What has been read is the caller's only if the call still waits: a thread's number is used again.
+                if !self.listener.inner().is_pending(call.id) {
+                    self.answered(false);
+                    return Ok(None);
+                }
+                self.arguments
+                    .waiting
+                    .lock()
+                    .threads
+                    .insert(call.id, call.tid);
+                Ok(Some(Told::Attempt(v1::Attempt {
+                    id: call.id,
+                    cookie,
+                    address: octets(address.ip()),
+                    port: address.port().into(),
+                    blocking,
+                    timeout_us: timeout.map_or(0, micros),
+                    caller: Some(caller),
+                })))
+            }
+            // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is
+            // judged where it arrives.
+            Ok(_) | Err(_) => {
+                self.answered(self.listener.inner().let_go(call.id)?);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Obeys a verdict.
+    fn obey(&mut self, heeded: Option<FromKeeper>) -> Result<()> {
+        let Some(FromKeeper {
+            kind: Some(Heeded::Verdict(verdict)),
+        }) = heeded
+        else {
+            return Ok(());
+        };
+        if self
+            .arguments
+            .waiting
+            .lock()
+            .threads
+            .remove(&verdict.id)
+            .is_none()
+        {
+            return Ok(());
+        }
+        let mut errno = verdict.errno;
+        if let Ok(port @ 1..) = u16::try_from(verdict.capture_port)
+            && let Err(error) = self.arguments.ports.open(port)
+        {
+            tracing::warn!(port, %error, "listen on demand");
+            self.arguments.counts.faults.fetch_add(1, Ordering::Relaxed);
+            errno = libc::EADDRNOTAVAIL;
+        }
+        let listener = self.listener.inner();
+        if errno == 0 {
+            self.answered(listener.let_go(verdict.id)?);
+        } else {
+            self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
+            self.answered(listener.refuse(verdict.id, errno)?);
+        }
+        Ok(())
+    }
+
+    /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.
+    fn patrol(&mut self) -> Result<Vec<Told>> {
+        let listener = self.listener.inner();
+        let mut waiting = self.arguments.waiting.lock();
+        let over: Vec<u64> = waiting
+            .round()
+            .filter(|(id, tid)| {
+                !listener.is_pending(*id) || look::has_signal(*tid).unwrap_or(false)
+            })
+            .map(|(id, _)| id)
+            .collect();
+        let mut told = Vec::with_capacity(over.len());
+        for id in over {
+            waiting.threads.remove(&id);
+            self.answered(listener.interrupt(id)?);
+            told.push(Told::Gone(v1::Gone { id }));
+        }
+        Ok(told)
+    }
+
+    fn answered(&self, in_time: bool) {
+        if !in_time {
+            self.arguments.counts.races.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Waiting {
+    /// The next few calls in turn, so that a thousand of them cost no more than these.
+    fn round(&mut self) -> impl Iterator<Item = (u64, u32)> {
+        let behind = self
+            .threads
+            .range(self.next..)
+            .chain(self.threads.range(..self.next));
+        let round: Vec<_> = behind.take(ROUND).map(|(id, tid)| (*id, *tid)).collect();
+        self.next = round.last().map_or(0, |(id, _)| id.wrapping_add(1));
+        round.into_iter()
+    }
+}
+
+impl Ports {
+    /// The ports in `open`, and `listen` for the ones that follow.
+    pub fn new(
+        open: impl IntoIterator<Item = u16>,
+        listen: impl Fn(u16) -> Result<()> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            open: Mutex::new(open.into_iter().collect()),
+            listen: Box::new(listen),
+        }
+    }
+
+    /// Whether a policy has a say on `address`: all but the sandbox's own loopback on ports that are not captured.
+    fn concern(&self, address: SocketAddr) -> bool {
+        !caller::is_own(address.ip()) || self.open.lock().contains(&address.port())
+    }
+
+    /// Listens on `port` too.
+    fn open(&self, port: u16) -> Result<()> {
+        let mut open = self.open.lock();
+        if !open.contains(&port) {
+            (self.listen)(port)?;
+            open.insert(port);
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Ports {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Ports").field(&self.open.lock()).finish()
+    }
+}
+
+/// The next call; `None` when nobody is left under the filter.
+fn hear(listener: &Listener) -> Result<Option<Call>> {
+    match listener.hear()? {
+        Heard::Call(call) => Ok(Some(call)),
+        Heard::Nothing => Err(Error::new("poll", libc::EAGAIN)),
+        Heard::Over => Ok(None),
+    }
+}
+
+/// The next word of the keeper. A keeper that is gone is the link's business: nothing is heard from it any more.
+fn heed(lane: &Socket) -> Result<Option<FromKeeper>> {
+    let mut buffer = [0; 256];
+    match lane.try_receive(&mut buffer)? {
+        Received::Packet { length, .. } | Received::Exhausted { length } => {
+            Ok(FromKeeper::decode(&buffer[..length]).ok())
+        }
+        Received::Closed => Err(Error::new("recvmsg of the lane", libc::EPIPE)),
+    }
+}
+
+fn octets(address: IpAddr) -> Vec<u8> {
+    match address {
+        IpAddr::V4(address) => address.octets().to_vec(),
+        IpAddr::V6(address) => address.octets().to_vec(),
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// How often the calls that wait are looked after.
+const PATROL: Duration = Duration::from_millis(50);
+
+/// How many of them at a time.
+const ROUND: usize = 64;

@@ -1,0 +1,96 @@
+//! Who makes a call: its program, its ancestors, its socket.
+
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+use holdfast_kernel::Error;
+use holdfast_kernel::look::{self, Pinned, Target};
+use holdfast_kernel::notify::Call;
+use holdfast_wire::v1;
+
+/// What a `connect` is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Subject {
+    /// Nothing that leaves the sandbox: Unix sockets, datagrams, a dissolved association. The kernel decides.
+    Local,
+    /// A TCP connection.
+    Stream {
+        /// The socket, for ever.
+        cookie: u64,
+        /// Where to, as the caller's memory had it.
+        address: SocketAddr,
+        /// Whether the caller waits for the outcome.
+        blocking: bool,
+        /// How long it waits at most.
+        timeout: Option<Duration>,
+    },
+}
+
+/// Finds out what a `connect` is about. An error means that the caller cannot be looked at, or is gone.
+pub(crate) fn subject(call: &Call) -> Result<Subject, Error> {
+    let [number, address, length, ..] = call.arguments;
+    let Target::Inet(address) = look::target(call.tid, address, length)? else {
+        return Ok(Subject::Local);
+    };
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the kernel takes a descriptor as an int"
+    )]
+    let socket = Pinned::pin(call.tid, number as i32)?;
+    if socket.protocol()? != libc::IPPROTO_TCP {
+        return Ok(Subject::Local);
+    }
+    let blocking = socket.is_blocking()?;
+    let timeout = if blocking {
+        socket.send_timeout()?
+    } else {
+        None
+    };
+    Ok(Subject::Stream {
+        cookie: socket.cookie()?,
+        address,
+        blocking,
+        timeout,
+    })
+}
+
+/// Finds out who the thread `tid` is. It is unobservable if it or one of its ancestors, up to the process `launcher`,
+/// cannot be looked at: what an unknown parent has made of its child is not known either.
+pub(crate) fn caller(tid: u32, launcher: u32) -> v1::Caller {
+    let unobserved = v1::Caller {
+        pid: tid,
+        ..v1::Caller::default()
+    };
+    let Ok(executable) = look::executable(tid) else {
+        return unobserved;
+    };
+    let mut ancestors = Vec::new();
+    let mut pid = tid;
+    for _ in 0..MAX_ANCESTORS {
+        let Ok(lineage) = look::lineage(pid) else {
+            return unobserved;
+        };
+        pid = lineage.parent;
+        if pid == launcher || pid <= 1 {
+            return v1::Caller {
+                observed: true,
+                executable,
+                ancestors,
+                pid: tid,
+            };
+        }
+        match look::executable(pid) {
+            Ok(ancestor) => ancestors.push(ancestor),
+            Err(_) => return unobserved,
+        }
+    }
+    unobserved
+}
+
+/// Whether `address` is the sandbox itself, whatever a policy says.
+pub(crate) fn is_own(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
+}
+
+/// A process with more ancestors than this is not observed any further.
+const MAX_ANCESTORS: usize = 64;

@@ -1,0 +1,292 @@
+//! Where policy meets kernel: what the fence around a sandbox is made of.
+//!
+//! The plan is made before anything starts. Whatever the policy demands and this host cannot give is refused here, with
+//! the reason; a step of the building that fails later refuses in the same form.
+
+pub(crate) mod build;
+pub(crate) mod calls;
+pub mod view;
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use holdfast_kernel::landlock;
+use holdfast_policy::{Account, Compatibility, Policy};
+use nix::unistd::{Gid, Uid};
+
+use view::{Access, View};
+
+/// What the fence is made of.
+#[derive(Clone, Debug)]
+pub struct Fence {
+    /// Which files are seen.
+    pub view: View,
+    /// Whom the workload runs as, if not as the caller.
+    pub user: Option<(Uid, Gid)>,
+    /// Whether the caller is root.
+    pub as_root: bool,
+    /// What each process may use.
+    pub limits: Limits,
+    /// Ports that are listened on from the start.
+    pub ports: Vec<u16>,
+    /// Whether Landlock is in force.
+    pub landlock: bool,
+}
+
+/// What each workload process may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Open descriptors, soft.
+    pub descriptors: u64,
+    /// Open descriptors, hard.
+    pub descriptors_hard: u64,
+    /// Processes of the user.
+    pub processes: Option<u64>,
+    /// Bytes of address space.
+    pub memory: Option<u64>,
+}
+
+/// The host as the caller of `run` sees it.
+#[derive(Clone, Debug)]
+pub struct Host {
+    /// The directory that is seen as `/`.
+    pub root: PathBuf,
+    /// The working directory that the sandbox starts in.
+    pub directory: PathBuf,
+    /// Who calls.
+    pub uid: Uid,
+    /// Its group.
+    pub gid: Gid,
+    /// The caller's own limit of descriptors: soft and hard.
+    pub descriptors: (u64, u64),
+    /// Landlock's version; 0 without it.
+    pub landlock: i32,
+}
+
+/// Why a sandbox is not started.
+#[derive(Debug, thiserror::Error)]
+pub enum Unplanned {
+    /// A listed path is not there.
+    #[error("filesystem_policy lists {}, which is not there; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
+    Missing(Vec<PathBuf>),
+    /// The working directory is not in the view.
+    #[error("the working directory {} is not in the sandbox's view; list it in filesystem_policy, set include_workdir, or choose another with --cwd", .0.display())]
+    Directory(PathBuf),
+    /// `--rootfs` is no directory.
+    #[error("--rootfs {} is not a directory", .0.display())]
+    Root(PathBuf),
+    /// Landlock is demanded and not there.
+    #[error(
+        "landlock.compatibility is hard_requirement and this kernel has no Landlock; boot with `lsm=landlock,…` or write best_effort"
+    )]
+    Landlock,
+    /// Another user is demanded.
+    #[error(
+        "process.{key} is {wanted}, but only root can run a workload as somebody else; remove it or start as root"
+    )]
+    User {
+        /// The key.
+        key: &'static str,
+        /// Who is wanted.
+        wanted: u32,
+    },
+    /// A user or group is not known.
+    #[error(
+        "process.{key} names {wanted}, which {file} of the sandbox's root does not have; write a number"
+    )]
+    UnknownUser {
+        /// The key.
+        key: &'static str,
+        /// Its value.
+        wanted: String,
+        /// Where it was looked up.
+        file: &'static str,
+    },
+}
+
+/// A step of the fence that failed.
+#[derive(Debug)]
+pub struct Broken {
+    step: String,
+    message: String,
+}
+
+impl Host {
+    /// The host as the calling process sees it, with `root` as `/` and `directory` to work in.
+    pub fn look(root: PathBuf, directory: PathBuf) -> Self {
+        let descriptors =
+            nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
+                .unwrap_or((1024, 1024));
+        Self {
+            root,
+            directory,
+            uid: Uid::effective(),
+            gid: Gid::effective(),
+            descriptors,
+            landlock: landlock::abi(),
+        }
+    }
+}
+
+/// Plans the fence that `policy` asks for on `host`.
+pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
+    if !host.root.is_dir() {
+        return Err(Unplanned::Root(host.root.clone()));
+    }
+    let demanded = policy.compatibility() == Compatibility::HardRequirement;
+    if demanded && host.landlock == 0 {
+        return Err(Unplanned::Landlock);
+    }
+    let view = plan_view(policy, host);
+    if demanded && !view.missing.is_empty() {
+        return Err(Unplanned::Missing(view.missing));
+    }
+    if !view.reaches(&host.directory) {
+        return Err(Unplanned::Directory(host.directory.clone()));
+    }
+    let limits = &policy.process().limits;
+    Ok(Fence {
+        view,
+        user: user(policy, host)?,
+        as_root: host.uid.is_root(),
+        limits: Limits {
+            descriptors: limits.nofile.unwrap_or(host.descriptors.0),
+            descriptors_hard: limits.nofile.unwrap_or(host.descriptors.1),
+            processes: limits.nproc,
+            memory: limits.memory,
+        },
+        ports: policy.captured_ports().named.into_iter().collect(),
+        landlock: host.landlock > 0,
+    })
+}
+
+fn plan_view(policy: &Policy, host: &Host) -> View {
+    let mut view = View::of(&host.root);
+    match policy.filesystem() {
+        None => view.show_everything(Access::Write),
+        Some(files) => {
+            for path in &files.read_only {
+                view.show(path, Access::Read);
+            }
+            for path in &files.read_write {
+                view.show(path, Access::Write);
+            }
+            // The root as a working directory would open everything, which no default may do.
+            if files.include_workdir && host.directory != Path::new("/") {
+                view.show(&host.directory, Access::Write);
+            }
+        }
+    }
+    view.set_resolver(NAMESERVER);
+    view
+}
+
+/// Whom the workload runs as; `None` for the caller.
+fn user(policy: &Policy, host: &Host) -> Result<Option<(Uid, Gid)>, Unplanned> {
+    let process = policy.process();
+    let number = |key, file, account: &Option<Account>| {
+        account
+            .as_ref()
+            .map(|account| lookup(host, key, file, account))
+            .transpose()
+    };
+    let uid = number("run_as_user", "/etc/passwd", &process.run_as_user)?;
+    let gid = number("run_as_group", "/etc/group", &process.run_as_group)?;
+    if uid.is_none() && gid.is_none() {
+        return Ok(None);
+    }
+    let wanted = |id: Option<u32>, own: u32| id.filter(|id| *id != own);
+    let foreign = [
+        ("run_as_user", wanted(uid, host.uid.as_raw())),
+        ("run_as_group", wanted(gid, host.gid.as_raw())),
+    ];
+    if let Some((key, Some(id))) = foreign.into_iter().find(|(_, id)| id.is_some())
+        && !host.uid.is_root()
+    {
+        return Err(Unplanned::User { key, wanted: id });
+    }
+    Ok(Some((
+        uid.map_or(host.uid, Uid::from_raw),
+        gid.map_or(host.gid, Gid::from_raw),
+    )))
+}
+
+/// The number of `account`, itself or by a line of `file` in the sandbox's root.
+fn lookup(
+    host: &Host,
+    key: &'static str,
+    file: &'static str,
+    account: &Account,
+) -> Result<u32, Unplanned> {
+    let name = match account {
+        Account::Id(id) => return Ok(*id),
+        Account::Name(name) => name,
+    };
+    let text = std::fs::read_to_string(host.root.join(file.trim_start_matches('/')));
+    let text = text.unwrap_or_default();
+    let mut entries = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    entries
+        .find(|fields| fields.first() == Some(&name.as_str()))
+        .and_then(|fields| fields.get(2)?.parse().ok())
+        .ok_or(Unplanned::UnknownUser {
+            key,
+            wanted: name.clone(),
+            file,
+        })
+}
+
+impl Broken {
+    pub(crate) fn new(
+        step: &str,
+        object: impl AsRef<Path>,
+        source: &holdfast_kernel::Error,
+    ) -> Self {
+        let step = format!("{step} {}", object.as_ref().display())
+            .trim_end()
+            .to_owned();
+        let reason = std::io::Error::from_raw_os_error(source.errno());
+        Self {
+            step,
+            message: format!("{}: {reason}", source.call()),
+        }
+    }
+
+    pub(crate) fn io(step: &str, object: impl AsRef<Path>, error: &std::io::Error) -> Self {
+        let errno = error.raw_os_error().unwrap_or(libc::EIO);
+        Self::new(step, object, &holdfast_kernel::Error::new("open", errno))
+    }
+
+    /// A step that failed in the launcher, as it told it.
+    pub(crate) fn told(step: String, message: String) -> Self {
+        Self { step, message }
+    }
+
+    /// What was being done to what.
+    pub fn step(&self) -> String {
+        self.step.clone()
+    }
+
+    /// The call that failed, and why.
+    pub fn message(&self) -> String {
+        self.message.clone()
+    }
+}
+
+impl fmt::Display for Broken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.step, self.message)
+    }
+}
+
+impl std::error::Error for Broken {}
+
+fn paths(paths: &[PathBuf]) -> String {
+    paths
+        .iter()
+        .map(|path| path.display().to_string())
+        .collect::<Vec<_>>()
+        .join(", ")
+}
+
+/// The address of the sandbox's own interface, where the keeper's resolver is reached; so it is at any other.
+pub const NAMESERVER: &str = "198.18.0.1";

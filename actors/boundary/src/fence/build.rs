@@ -1,0 +1,223 @@
+//! Builds what [`view`](super::view) has planned: the mounts first, then the rules on them.
+//!
+//! It runs in the launcher, in a mount namespace of its own, while the host's files are still there. The new root is put
+//! together on `/proc`, whose host version nothing in a view is taken from.
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use holdfast_kernel::landlock::{Builder, Grant, Rules};
+use holdfast_kernel::mount::{Limits, bind, enter_root, make_private, make_read_only, mount_new};
+use nix::mount::MsFlags;
+
+use super::Broken;
+use super::view::{Access, DEVICES, View};
+
+/// Mounts the view and makes it the root of this process.
+pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
+    make_private().map_err(|error| Broken::new("make mounts private", "/", &error))?;
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    mounted("tmpfs", Path::new(STAGE), plain, "mode=755,size=16m")?;
+    std::env::set_current_dir(STAGE).map_err(|error| Broken::io("enter", STAGE, &error))?;
+    own_directories(view)?;
+    for (path, access) in &view.entries {
+        let limits = match access {
+            Access::Read => Limits::ReadOnly,
+            Access::Write => Limits::ReadWrite,
+        };
+        bound(&view.source(path), path, limits)?;
+    }
+    for (link, target) in &view.links {
+        // What the policy lists wins over a link of the same name.
+        let _ = symlink(target, inside(link));
+    }
+    resolver(view)?;
+    sentinel()?;
+    enter_root().map_err(|error| Broken::new("enter the view", "/", &error))?;
+    if root {
+        protect_kernel_files()?;
+    }
+    make_read_only(Path::new("/"), plain)
+        .map_err(|error| Broken::new("make the view's root read-only", "/", &error))
+}
+
+/// The rules that say once more, by Landlock, what the mounts say.
+pub(crate) fn rules(view: &View) -> Result<Rules, Broken> {
+    let start =
+        Builder::new().map_err(|error| Broken::new("start the Landlock rules", "", &error))?;
+    let own = [
+        ("/", Grant::List),
+        ("/proc", Grant::Write),
+        ("/dev", Grant::Write),
+        ("/tmp", Grant::Write),
+    ];
+    let own = own.iter().map(|(path, grant)| (Path::new(path), *grant));
+    let resolver = view
+        .resolver
+        .iter()
+        .map(|(path, _)| (path.as_path(), Grant::Read));
+    let entries = view.entries.iter().map(|(path, access)| {
+        let grant = match access {
+            Access::Read => Grant::Read,
+            Access::Write => Grant::Write,
+        };
+        (path.as_path(), grant)
+    });
+    own.chain(resolver)
+        .chain(entries)
+        .try_fold(start, |rules, (path, grant)| {
+            rules
+                .grant(path, grant)
+                .map_err(|error| Broken::new("add a Landlock rule", path, &error))
+        })?
+        .finish()
+        .map_err(|error| Broken::new("finish the Landlock rules", "", &error))
+}
+
+/// What a sandbox has of its own: `/proc`, `/dev`, `/tmp`.
+fn own_directories(view: &View) -> Result<(), Broken> {
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    for directory in ["proc", "dev", "dev/pts", "dev/shm", "tmp"] {
+        fs::create_dir(directory).map_err(|error| Broken::io("make", directory, &error))?;
+    }
+    mounted("proc", Path::new("proc"), plain | MsFlags::MS_NOEXEC, "")?;
+    for device in DEVICES {
+        let path = Path::new("/dev").join(device);
+        bound(&path, &path, Limits::Device)?;
+    }
+    for device in &view.devices {
+        bound(&view.source(device), device, Limits::Device)?;
+    }
+    let quiet = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;
+    mounted(
+        "devpts",
+        Path::new("dev/pts"),
+        quiet,
+        "newinstance,ptmxmode=0666,mode=0620",
+    )?;
+    mounted("tmpfs", Path::new("dev/shm"), plain, "mode=1777")?;
+    mounted("tmpfs", Path::new("tmp"), plain, "mode=1777")?;
+    for (link, target) in DEVICE_LINKS {
+        symlink(target, link).map_err(|error| Broken::io("link", link, &error))?;
+    }
+    Ok(())
+}
+
+/// Mounts the resolver's configuration over the host's, or puts it where the host has none.
+fn resolver(view: &View) -> Result<(), Broken> {
+    let Some((path, text)) = &view.resolver else {
+        return Ok(());
+    };
+    let target = inside(path);
+    if view.covering(path).is_none() {
+        make_parents(&target)?;
+        return fs::write(&target, text).map_err(|error| Broken::io("write", path, &error));
+    }
+    let staged = Path::new(".resolv.conf");
+    fs::write(staged, text).map_err(|error| Broken::io("write", staged, &error))?;
+    bind(staged, &target, Limits::ReadOnly)
+        .map_err(|error| Broken::new("mount the resolver's configuration on", path, &error))?;
+    // The mount keeps the file; its first name is of no more use.
+    fs::remove_file(staged).map_err(|error| Broken::io("remove", staged, &error))
+}
+
+/// A file that the mounts show and Landlock does not: the proof tries to read it.
+fn sentinel() -> Result<(), Broken> {
+    let path = inside(Path::new(SENTINEL));
+    fs::write(
+        &path,
+        "This can be read only where Landlock is not in force.\n",
+    )
+    .and_then(|()| fs::set_permissions(&path, PermissionsExt::from_mode(0o444)))
+    .map_err(|error| Broken::io("write", SENTINEL, &error))
+}
+
+/// Root without capabilities still owns the kernel's own files in `/proc`: what is not about a process of the sandbox, and
+/// the launcher, can be read and not written.
+fn protect_kernel_files() -> Result<(), Broken> {
+    for name in KERNEL_FILES {
+        let path = Path::new("/proc").join(name);
+        if path.exists() {
+            bind(&path, &path, Limits::ReadOnly)
+                .map_err(|error| Broken::new("protect", &path, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn mounted(kind: &'static str, at: &Path, flags: MsFlags, options: &str) -> Result<(), Broken> {
+    mount_new(kind, at, flags, options).map_err(|error| Broken::new("mount on", at, &error))
+}
+
+/// Binds `source` to the place of `path` in the new root, making that place first.
+fn bound(source: &Path, path: &Path, limits: Limits) -> Result<(), Broken> {
+    let target = inside(path);
+    make_parents(&target)?;
+    let is_directory = fs::metadata(source)
+        .map_err(|error| Broken::io("look at", source, &error))?
+        .is_dir();
+    let made = if is_directory {
+        fs::create_dir(&target)
+    } else {
+        touch(&target)
+    };
+    existing(made).map_err(|error| Broken::io("make a place for", path, &error))?;
+    bind(source, &target, limits).map_err(|error| Broken::new("bind", path, &error))
+}
+
+fn make_parents(target: &Path) -> Result<(), Broken> {
+    let Some(parent) = target.parent() else {
+        return Ok(());
+    };
+    existing(fs::create_dir_all(parent)).map_err(|error| Broken::io("make", parent, &error))
+}
+
+fn touch(path: &Path) -> io::Result<()> {
+    fs::OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .open(path)
+        .map(drop)
+}
+
+/// What is there already need not be made; nor need it be where the mount below is read-only.
+fn existing(made: io::Result<()>) -> io::Result<()> {
+    match made {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        other => other,
+    }
+}
+
+/// A path of the view while the view is being put together in the working directory.
+fn inside(path: &Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+/// Read by the proof, which must fail to.
+pub(crate) const SENTINEL: &str = "/.fence";
+
+const STAGE: &str = "/proc";
+
+const DEVICE_LINKS: [(&str, &str); 5] = [
+    ("dev/ptmx", "pts/ptmx"),
+    ("dev/fd", "/proc/self/fd"),
+    ("dev/stdin", "/proc/self/fd/0"),
+    ("dev/stdout", "/proc/self/fd/1"),
+    ("dev/stderr", "/proc/self/fd/2"),
+];
+
+const KERNEL_FILES: [&str; 11] = [
+    "1",
+    "sys",
+    "sysrq-trigger",
+    "irq",
+    "bus",
+    "fs",
+    "acpi",
+    "scsi",
+    "kcore",
+    "timer_list",
+    "keys",
+];

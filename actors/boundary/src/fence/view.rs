@@ -1,0 +1,226 @@
+//! Which part of the host's files a sandbox sees, and how.
+//!
+//! The plan is made outside, before anything starts, from the policy and from what is really there. It holds resolved
+//! paths only: a symbolic link on the way is kept as a link, and its target gets its own mount. Building it is
+//! [`build`](super::build)'s work.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+
+/// What a sandbox may do with a path and all below it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Access {
+    /// Read and execute.
+    Read,
+    /// Read, execute and change.
+    Write,
+}
+
+/// A planned view.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct View {
+    /// The directory whose files are seen as `/`.
+    pub root: PathBuf,
+    /// Links that stand in the view's own root, by path, with their targets as they are written.
+    pub links: BTreeMap<PathBuf, PathBuf>,
+    /// Real paths below the root that are bound, in the order in which they are: a path before what is below it.
+    pub entries: BTreeMap<PathBuf, Access>,
+    /// Device nodes beyond the usual ones.
+    pub devices: Vec<PathBuf>,
+    /// Where the resolver's configuration is read, and its text.
+    pub resolver: Option<(PathBuf, String)>,
+    /// Listed paths that are not there.
+    pub missing: Vec<PathBuf>,
+}
+
+impl View {
+    /// An empty view of the files below `root`; the links in its top directory are kept.
+    pub fn of(root: &Path) -> Self {
+        let mut view = Self {
+            root: root.to_owned(),
+            ..Self::default()
+        };
+        for (name, path) in top_entries(root) {
+            if let Ok(target) = fs::read_link(&path)
+                && !OWN.contains(&name.as_str())
+            {
+                view.links.insert(Path::new("/").join(name), target);
+            }
+        }
+        view
+    }
+
+    /// Shows `path`, as the sandbox names it. What is not there is noted in `missing`.
+    pub fn show(&mut self, path: &Path, access: Access) {
+        if path == Path::new("/") {
+            return self.show_everything(access);
+        }
+        if is_own(path) {
+            return;
+        }
+        let Some(real) = self.resolve(path) else {
+            self.missing.push(path.to_owned());
+            return;
+        };
+        if real.starts_with("/dev") {
+            self.devices.push(real);
+        } else if !is_own(&real) {
+            // Listed twice: the policy refuses a contradiction, and a working directory may be below a read-only path.
+            let entry = self.entries.entry(real).or_insert(access);
+            *entry = (*entry).max(access);
+        }
+    }
+
+    /// Shows every top-level entry of the root but those that a sandbox has of its own and those that hold the runtime's
+    /// and other programs' sockets.
+    pub fn show_everything(&mut self, access: Access) {
+        for (name, path) in top_entries(&self.root) {
+            if OWN.contains(&name.as_str()) || HIDDEN.contains(&name.as_str()) || path.is_symlink()
+            {
+                continue;
+            }
+            let access = if name == "sys" { Access::Read } else { access };
+            self.entries.insert(Path::new("/").join(name), access);
+        }
+    }
+
+    /// Lets the resolver's configuration lead to `nameserver`, keeping the host's search domains and options.
+    pub fn set_resolver(&mut self, nameserver: &str) {
+        let path = Path::new("/etc/resolv.conf");
+        let real = self.resolve_missing(path);
+        let host = fs::read_to_string(self.source(&real)).unwrap_or_default();
+        // A mount needs something to be mounted on: in a bound directory only a file that is there.
+        if self.covering(&real).is_none() || self.source(&real).exists() {
+            self.resolver = Some((real, resolver_text(&host, nameserver)));
+        }
+    }
+
+    /// The entry that shows `real`, if one does.
+    pub fn covering(&self, real: &Path) -> Option<(&Path, Access)> {
+        real.ancestors()
+            .find_map(|path| self.entries.get_key_value(path))
+            .map(|(path, access)| (path.as_path(), *access))
+    }
+
+    /// Whether the sandbox can make `path` its working directory.
+    pub fn reaches(&self, path: &Path) -> bool {
+        path == Path::new("/")
+            || self.resolve(path).is_some_and(|real| {
+                is_own(&real) || self.covering(&real).is_some() || self.is_above_entry(&real)
+            })
+    }
+
+    /// Where `real` is found on the host.
+    pub fn source(&self, real: &Path) -> PathBuf {
+        self.root.join(real.strip_prefix("/").unwrap_or(real))
+    }
+
+    fn is_above_entry(&self, real: &Path) -> bool {
+        self.entries.keys().any(|entry| entry.starts_with(real))
+    }
+
+    /// The real path behind `path` below the root, with the links on the way noted; `None` if there is nothing.
+    fn resolve(&self, path: &Path) -> Option<PathBuf> {
+        let real = self.resolve_missing(path);
+        self.source(&real)
+            .symlink_metadata()
+            .is_ok()
+            .then_some(real)
+    }
+
+    /// Follows every link of `path` below the root; what is not there is taken as it is written.
+    fn resolve_missing(&self, path: &Path) -> PathBuf {
+        let mut todo: Vec<PathBuf> = components(path);
+        let mut real = PathBuf::from("/");
+        let mut links = 0;
+        while let Some(component) = todo.pop() {
+            if component == Path::new("..") {
+                real.pop();
+                continue;
+            }
+            let next = real.join(&component);
+            match fs::read_link(self.source(&next)) {
+                Ok(target) if links < MAX_LINKS => {
+                    links += 1;
+                    if target.is_absolute() {
+                        real = PathBuf::from("/");
+                    }
+                    todo.extend(components(&target));
+                }
+                _ => real = next,
+            }
+        }
+        real
+    }
+}
+
+/// The names in the top directory of `root`, sorted.
+fn top_entries(root: &Path) -> Vec<(String, PathBuf)> {
+    let mut entries: Vec<_> = fs::read_dir(root)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter_map(|entry| Some((entry.file_name().into_string().ok()?, entry.path())))
+        .collect();
+    entries.sort();
+    entries
+}
+
+/// The components of a path, last one first, without the root.
+fn components(path: &Path) -> Vec<PathBuf> {
+    path.components()
+        .rev()
+        .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
+        .map(|component| PathBuf::from(component.as_os_str()))
+        .collect()
+}
+
+/// Whether `path` is the sandbox's own, whatever the host has there.
+fn is_own(path: &Path) -> bool {
+    let device = path.strip_prefix("/dev").map(Path::to_string_lossy);
+    path.starts_with("/proc")
+        || path == Path::new("/tmp")
+        || device.is_ok_and(|name| {
+            name.is_empty()
+                || DEVICES.contains(&&*name)
+                || OWN_DEVICES
+                    .iter()
+                    .any(|own| name == *own || name.starts_with("pts/"))
+        })
+}
+
+fn resolver_text(host: &str, nameserver: &str) -> String {
+    let mut text = format!("nameserver {nameserver}\n");
+    for line in host.lines() {
+        if ["search", "domain", "options", "sortlist"]
+            .iter()
+            .any(|word| line.split_whitespace().next() == Some(word))
+        {
+            text.push_str(line);
+            text.push('\n');
+        }
+    }
+    text
+}
+
+/// The device nodes that every sandbox has.
+pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
+
+/// Names in `/dev` that are directories or links of the sandbox's own.
+const OWN_DEVICES: [&str; 8] = [
+    "shm", "pts", "ptmx", "fd", "stdin", "stdout", "stderr", "console",
+];
+
+/// Top-level names that a sandbox has of its own.
+const OWN: [&str; 3] = ["proc", "dev", "tmp"];
+
+/// Top-level names that are only seen when the policy lists something in them: the sockets of the host's services and
+/// the runtime's own directories are in `/run`.
+const HIDDEN: [&str; 1] = ["run"];
+
+/// As many links as the kernel follows in one path (`path_resolution(7)`).
+const MAX_LINKS: usize = 40;
+
+#[cfg(test)]
+mod tests;

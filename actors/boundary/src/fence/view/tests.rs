@@ -1,0 +1,102 @@
+//! The plan of the view, made over small roots of its own.
+
+use std::os::unix::fs::symlink;
+
+use super::*;
+
+/// A root with `/usr/bin`, `/bin -> usr/bin`, `/etc/resolv.conf -> ../run/stub`, `/data/a`.
+fn root(name: &str) -> PathBuf {
+    let root = std::env::temp_dir().join(format!("view-{name}-{}", std::process::id()));
+    for directory in ["usr/bin", "etc", "run", "data/a", "tmp", "proc", "dev"] {
+        fs::create_dir_all(root.join(directory)).expect("directory");
+    }
+    fs::write(
+        root.join("run/stub"),
+        "search corp.test\nnameserver 10.0.0.1\noptions ndots:2\n",
+    )
+    .expect("stub");
+    let _ = symlink("usr/bin", root.join("bin"));
+    let _ = symlink("../run/stub", root.join("etc/resolv.conf"));
+    let _ = symlink("/data/a", root.join("usr/link"));
+    root
+}
+
+#[test]
+fn a_listed_link_shows_its_target_and_stays_a_link() {
+    let mut view = View::of(&root("link"));
+
+    view.show(Path::new("/bin"), Access::Read);
+    view.show(Path::new("/usr/link"), Access::Write);
+
+    assert_eq!(
+        view.links.get(Path::new("/bin")),
+        Some(&PathBuf::from("usr/bin"))
+    );
+    assert_eq!(view.entries.get(Path::new("/usr/bin")), Some(&Access::Read));
+    assert_eq!(view.entries.get(Path::new("/data/a")), Some(&Access::Write));
+}
+
+#[test]
+fn the_resolver_is_configured_where_the_link_leads() {
+    let mut view = View::of(&root("resolver"));
+    view.show(Path::new("/etc"), Access::Read);
+
+    view.set_resolver("198.18.0.1");
+
+    let (path, text) = view.resolver.expect("resolver");
+    assert_eq!(path, Path::new("/run/stub"));
+    assert_eq!(
+        text,
+        "nameserver 198.18.0.1\nsearch corp.test\noptions ndots:2\n"
+    );
+}
+
+#[test]
+fn what_is_not_there_is_noted() {
+    let mut view = View::of(&root("missing"));
+
+    view.show(Path::new("/nowhere"), Access::Read);
+
+    assert_eq!(view.missing, [PathBuf::from("/nowhere")]);
+    assert!(view.entries.is_empty());
+}
+
+#[test]
+fn the_sandboxs_own_directories_are_never_the_hosts() {
+    let mut view = View::of(&root("own"));
+
+    view.show(Path::new("/"), Access::Write);
+    view.show(Path::new("/proc"), Access::Read);
+    view.show(Path::new("/tmp"), Access::Write);
+
+    let shown: Vec<_> = view
+        .entries
+        .keys()
+        .map(|path| path.to_string_lossy().into_owned())
+        .collect();
+    assert_eq!(shown, ["/data", "/etc", "/usr"]);
+}
+
+#[test]
+fn a_working_directory_is_reachable_only_in_the_view() {
+    let mut view = View::of(&root("reach"));
+    view.show(Path::new("/data/a"), Access::Write);
+
+    assert!(view.reaches(Path::new("/data/a")));
+    assert!(view.reaches(Path::new("/usr/link")));
+    assert!(view.reaches(Path::new("/")));
+    assert!(view.reaches(Path::new("/data")), "its skeleton is there");
+    assert!(!view.reaches(Path::new("/etc")));
+    assert!(!view.reaches(Path::new("/nowhere")));
+}
+
+#[test]
+fn links_that_lead_in_circles_end() {
+    let root = root("circle");
+    let _ = symlink("circle", root.join("circle"));
+    let mut view = View::of(&root);
+
+    view.show(Path::new("/circle/x"), Access::Read);
+
+    assert_eq!(view.missing, [PathBuf::from("/circle/x")]);
+}

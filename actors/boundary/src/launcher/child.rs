@@ -1,0 +1,192 @@
+//! A session's process between its fork and its `execve`.
+
+use std::ffi::{CString, OsStr};
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use holdfast_kernel::execute::{
+    execute, find_program, limit, misses_interpreter, reset_signals, take_standard,
+};
+use holdfast_kernel::fork::leave;
+use holdfast_kernel::{Called, Error, terminal};
+use holdfast_wire::v1;
+use nix::sys::resource::Resource;
+use nix::unistd::{chdir, setsid};
+use prost::Message;
+
+use super::Launcher;
+use crate::fence::Limits;
+
+/// What a session reads and writes.
+pub(super) enum Standard {
+    /// Three ends of pipes.
+    Pipes {
+        stdin: OwnedFd,
+        stdout: OwnedFd,
+        stderr: OwnedFd,
+    },
+    /// A terminal of its own.
+    Terminal(OwnedFd),
+}
+
+/// Confines this process and executes the program. Never returns: a failure goes through `report` to the launcher.
+pub(super) fn become_program(
+    launcher: &Launcher<'_>,
+    program: &OwnedFd,
+    standard: Standard,
+    report: &OwnedFd,
+) -> ! {
+    let refused = attempt(launcher, program, standard, report);
+    if let Ok(report) = report.try_clone() {
+        let _ = File::from(report).write_all(&refused.encode_to_vec());
+    }
+    leave(125)
+}
+
+/// What the child reported: `None` when the program runs.
+pub(super) fn outcome(report: &OwnedFd) -> Option<v1::NotStarted> {
+    let mut bytes = Vec::new();
+    let read = report
+        .try_clone()
+        .and_then(|fd| File::from(fd).read_to_end(&mut bytes));
+    match read {
+        Ok(0) => None,
+        Ok(_) => Some(v1::NotStarted::decode(bytes.as_slice()).unwrap_or_default()),
+        Err(error) => Some(refusal(
+            "hear of it",
+            &Error::new("read", error.raw_os_error().unwrap_or(0)),
+        )),
+    }
+}
+
+/// A start that failed at `step`; which session it was is the launcher's to say.
+pub(crate) fn refusal(step: &str, error: &Error) -> v1::NotStarted {
+    let reason = std::io::Error::from_raw_os_error(error.errno());
+    let message = format!("{error}: {reason}");
+    v1::NotStarted {
+        session: 0,
+        step: step.to_owned(),
+        errno: error.errno(),
+        message,
+    }
+}
+
+/// Everything but the program itself: a session of its own, three descriptors, limits, rules.
+pub(super) fn confine(
+    launcher: &Launcher<'_>,
+    standard: Standard,
+    report: &OwnedFd,
+) -> Result<(), (&'static str, Error)> {
+    let step = |name| move |error| (name, error);
+    setsid().called("setsid").map_err(step("start a session"))?;
+    let (stdin, stdout, stderr) = match standard {
+        Standard::Pipes {
+            stdin,
+            stdout,
+            stderr,
+        } => (stdin, stdout, stderr),
+        Standard::Terminal(own) => {
+            terminal::control(&own).map_err(step("take the terminal"))?;
+            let copy = || {
+                own.try_clone()
+                    .called("dup")
+                    .map_err(step("share the terminal"))
+            };
+            (copy()?, copy()?, copy()?)
+        }
+    };
+    launcher
+        .rules
+        .restrict()
+        .map_err(step("apply the Landlock rules"))?;
+    take_standard(stdin, stdout, stderr, report).map_err(step("take its descriptors"))?;
+    set_limits(&launcher.fence.limits).map_err(step("set process.limits"))?;
+    reset_signals().map_err(step("reset signals"))
+}
+
+fn attempt(
+    launcher: &Launcher<'_>,
+    program: &OwnedFd,
+    standard: Standard,
+    report: &OwnedFd,
+) -> v1::NotStarted {
+    let program = match read_program(program) {
+        Ok(program) => program,
+        Err(error) => return refusal("read its arguments", &error),
+    };
+    if let Err((step, error)) = confine(launcher, standard, report) {
+        return refusal(step, &error);
+    }
+    let directory = Path::new(OsStr::from_bytes(&program.directory));
+    if let Err(error) = chdir(directory).called("chdir") {
+        let mut failed = refusal("enter its directory", &error);
+        failed.message = format!("{}: {}", directory.display(), failed.message);
+        return failed;
+    }
+    run(&program)
+}
+
+fn run(program: &v1::Program) -> v1::NotStarted {
+    let strings = |list: &[Vec<u8>]| {
+        list.iter()
+            .map(|bytes| CString::new(bytes.as_slice()))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let (Ok(arguments), Ok(environment)) =
+        (strings(&program.arguments), strings(&program.environment))
+    else {
+        return refusal(
+            "execute",
+            &Error::new("execve with a NUL in an argument", libc::EINVAL),
+        );
+    };
+    let name = program.arguments.first().map_or(&b""[..], Vec::as_slice);
+    let path = environment
+        .iter()
+        .find_map(|entry| entry.to_bytes().strip_prefix(b"PATH="));
+    let path = OsStr::from_bytes(path.unwrap_or(b""));
+    let found = match find_program(OsStr::from_bytes(name), path) {
+        Ok(found) => found,
+        Err(error) => return refusal("find", &error),
+    };
+    let error = execute(&found, &arguments, &environment);
+    if misses_interpreter(&found, &error) {
+        let message = format!("{}: the interpreter it names is not there", found.display());
+        // The program itself was found: it cannot be executed.
+        return v1::NotStarted {
+            errno: libc::ENOEXEC,
+            message,
+            ..refusal("execute", &error)
+        };
+    }
+    refusal("execute", &error)
+}
+
+fn read_program(file: &OwnedFd) -> Result<v1::Program, Error> {
+    let file = File::from(file.try_clone().called("dup")?);
+    let length = file.metadata().called("fstat")?.len();
+    let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+    file.read_exact_at(&mut bytes, 0).called("read")?;
+    v1::Program::decode(bytes.as_slice())
+        .map_err(|_| Error::new("decode the program", libc::EPROTO))
+}
+
+/// The limits of the policy, and of descriptors what the caller of the runtime had.
+fn set_limits(limits: &Limits) -> Result<(), Error> {
+    limit(
+        Resource::RLIMIT_NOFILE,
+        limits.descriptors,
+        limits.descriptors_hard,
+    )?;
+    if let Some(processes) = limits.processes {
+        limit(Resource::RLIMIT_NPROC, processes, processes)?;
+    }
+    if let Some(memory) = limits.memory {
+        limit(Resource::RLIMIT_AS, memory, memory)?;
+    }
+    limit(Resource::RLIMIT_CORE, 0, 0)
+}

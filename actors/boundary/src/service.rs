@@ -1,0 +1,171 @@
+//! The link's server: what the keeper may ask, word for word.
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use futures_util::{Stream, StreamExt, stream};
+use holdfast_actor::Dynamic;
+use holdfast_wire::v1::boundary_server::Boundary;
+use holdfast_wire::{handshake, v1};
+use parking_lot::Mutex;
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::broker::Counts;
+use crate::serve;
+use crate::sessions::{self, Input, Sessions};
+
+/// Answers the keeper.
+pub(crate) struct Service {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) evidence: v1::Evidence,
+    pub(crate) counts: Arc<Counts>,
+    pub(crate) holder: Mutex<Option<u64>>,
+    /// The actors that read the sessions.
+    pub(crate) readers: Dynamic,
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl Boundary for Service {
+    async fn attach(&self, request: Request<v1::AttachRequest>) -> Answer<v1::AttachReply> {
+        let asked = request.into_inner();
+        let version = handshake::agree(&asked.oldest, &asked.newest)
+            .map_err(|error| Status::failed_precondition(error.to_string()))?;
+        let mut holder = self.holder.lock();
+        if holder.is_some_and(|epoch| epoch >= asked.epoch) {
+            let epoch = holder.unwrap_or_default();
+            return Err(Status::aborted(format!(
+                "epoch {} is fenced: the boundary is held with epoch {epoch}",
+                asked.epoch
+            )));
+        }
+        *holder = Some(asked.epoch);
+        let evidence = Some(self.evidence.clone());
+        Ok(Response::new(v1::AttachReply { version, evidence }))
+    }
+
+    async fn launch(&self, request: Request<v1::LaunchRequest>) -> Answer<v1::LaunchReply> {
+        self.held()?;
+        let asked = request.into_inner();
+        let program = asked
+            .program
+            .ok_or_else(|| Status::invalid_argument("no program"))?;
+        let outcome = match self.sessions.launch(&program, asked.terminal).await {
+            Ok(launched) => {
+                let id = launched.session.id;
+                serve::read(&self.readers, id, launched.readers)
+                    .await
+                    .map_err(|fault| Status::resource_exhausted(fault.to_string()))?;
+                v1::launch_reply::Outcome::Session(id)
+            }
+            Err(refused) => v1::launch_reply::Outcome::NotStarted(refused),
+        };
+        Ok(Response::new(v1::LaunchReply {
+            outcome: Some(outcome),
+        }))
+    }
+
+    async fn signal(&self, request: Request<v1::SignalRequest>) -> Answer<v1::Nothing> {
+        self.held()?;
+        let asked = request.into_inner();
+        self.sessions
+            .signal(asked.session, asked.signal)
+            .await
+            .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
+        Ok(Response::new(v1::Nothing {}))
+    }
+
+    async fn resize(&self, request: Request<v1::ResizeRequest>) -> Answer<v1::Nothing> {
+        let asked = request.into_inner();
+        let size = sessions::size(asked.size.unwrap_or_default());
+        self.session(asked.session)?
+            .resize(size)
+            .map_err(|error| Status::failed_precondition(format!("set the size: {error}")))?;
+        Ok(Response::new(v1::Nothing {}))
+    }
+
+    type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::Output, Status>> + Send>>;
+
+    async fn read(&self, request: Request<v1::ReadRequest>) -> Answer<Self::ReadStream> {
+        let asked = request.into_inner();
+        let attached = self.session(asked.session)?.attach(asked.offset);
+        // Pulled by the connection: a client that reads slowly holds up its own session only.
+        let output = stream::unfold(attached, async |mut attached| {
+            attached
+                .next()
+                .await
+                .map(|kind| (Ok(v1::Output { kind: Some(kind) }), attached))
+        });
+        Ok(Response::new(Box::pin(output)))
+    }
+
+    async fn write(&self, request: Request<Streaming<v1::Input>>) -> Answer<v1::Nothing> {
+        let mut input = request.into_inner();
+        let first = input
+            .next()
+            .await
+            .ok_or_else(|| Status::invalid_argument("no session"))??;
+        let session = self.session(first.session)?;
+        let mut writer = session.input().lock().await;
+        let Some(open) = writer.take() else {
+            return Err(Status::failed_precondition("the session's input has ended"));
+        };
+        if let Some(open) = copy(open, first, input).await? {
+            *writer = Some(open);
+        }
+        Ok(Response::new(v1::Nothing {}))
+    }
+
+    async fn beat(&self, _: Request<v1::Nothing>) -> Answer<v1::BeatReply> {
+        use std::sync::atomic::Ordering::Relaxed;
+        self.held()?;
+        let broker = v1::BrokerCounts {
+            notifications: self.counts.notifications.load(Relaxed),
+            denied: self.counts.denied.load(Relaxed),
+            faults: self.counts.faults.load(Relaxed),
+        };
+        Ok(Response::new(v1::BeatReply {
+            broker: Some(broker),
+            ..v1::BeatReply::default()
+        }))
+    }
+}
+
+impl Service {
+    fn held(&self) -> Result<(), Status> {
+        match *self.holder.lock() {
+            Some(_) => Ok(()),
+            None => Err(Status::failed_precondition("attach first")),
+        }
+    }
+
+    fn session(&self, id: u64) -> Result<Arc<sessions::Session>, Status> {
+        self.held()?;
+        self.sessions
+            .find(id)
+            .ok_or_else(|| Status::not_found(format!("no session {id}")))
+    }
+}
+
+/// Writes what comes until it ends; answers the input again if the client has gone without ending it.
+async fn copy(
+    open: Input,
+    first: v1::Input,
+    mut input: Streaming<v1::Input>,
+) -> Result<Option<Input>, Status> {
+    let mut next = Some(Ok(first));
+    while let Some(piece) = next {
+        let Ok(piece) = piece else {
+            return Ok(Some(open));
+        };
+        // A session that reads no more is no error: what is still coming for it is dropped.
+        if open.write_all(&piece.data).await.is_err() {
+            while input.next().await.is_some() {}
+            return Ok(None);
+        }
+        next = input.next().await;
+    }
+    let _ = open.end().await;
+    Ok(None)
+}

@@ -1,0 +1,246 @@
+//! The ends of a session's pipes, or its terminal, on this side.
+
+use std::io::Write;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_kernel::ready::Ready;
+use holdfast_kernel::{Called, Error, Result};
+use holdfast_wire::v1;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::unistd::{pipe2, read, write};
+use prost::Message;
+
+use super::Session;
+
+/// The three pipes of a session without a terminal.
+pub(super) struct Pipes {
+    stdin: (OwnedFd, OwnedFd),
+    stdout: (OwnedFd, OwnedFd),
+    stderr: (OwnedFd, OwnedFd),
+}
+
+/// What remains here once the session runs.
+pub(super) struct Parts {
+    pub(super) input: Input,
+    pub(super) outputs: Vec<(v1::Stream, Arc<Ready<OwnedFd>>)>,
+    pub(super) master: Option<Arc<Ready<OwnedFd>>>,
+}
+
+/// Where a session's input is written.
+#[derive(Debug)]
+pub(crate) enum Input {
+    /// A pipe: dropping it is the end of the input.
+    Pipe(Ready<OwnedFd>),
+    /// A terminal, which has no end of input but a character for it.
+    Terminal(Arc<Ready<OwnedFd>>),
+}
+
+/// Reads one stream of a session until its end.
+#[derive(Debug)]
+pub(crate) struct Reader {
+    session: Arc<Session>,
+    stream: v1::Stream,
+    source: Arc<Ready<OwnedFd>>,
+}
+
+/// A file in memory that holds `program`, for the launcher's child to read.
+pub(super) fn program_file(program: &v1::Program) -> Result<OwnedFd> {
+    let file = memfd_create(c"program", MFdFlags::MFD_CLOEXEC).called("memfd_create")?;
+    let mut file = std::fs::File::from(file);
+    file.write_all(&program.encode_to_vec())
+        .called("write the program")?;
+    Ok(file.into())
+}
+
+impl Pipes {
+    pub(super) fn new() -> Result<Self> {
+        let pipe = || pipe2(OFlag::O_CLOEXEC).called("pipe2");
+        Ok(Self {
+            stdin: pipe()?,
+            stdout: pipe()?,
+            stderr: pipe()?,
+        })
+    }
+
+    /// The session's own ends: input, output, error.
+    pub(super) fn theirs(&self) -> [BorrowedFd<'_>; 3] {
+        [
+            self.stdin.0.as_fd(),
+            self.stdout.1.as_fd(),
+            self.stderr.1.as_fd(),
+        ]
+    }
+}
+
+impl Parts {
+    /// Keeps our ends of `pipes` (theirs are closed with them) or the terminal's `master`.
+    pub(super) fn new(pipes: Option<Pipes>, master: Option<OwnedFd>) -> Result<Self> {
+        let ready = |fd: OwnedFd| -> Result<Ready<OwnedFd>> {
+            let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
+            fcntl(&fd, flags).called("fcntl O_NONBLOCK")?;
+            Ready::new(fd)
+        };
+        match (pipes, master) {
+            (_, Some(master)) => {
+                let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK | OFlag::O_RDWR);
+                fcntl(&master, flags).called("fcntl O_NONBLOCK")?;
+                let master = Arc::new(Ready::new(master)?);
+                Ok(Self {
+                    input: Input::Terminal(Arc::clone(&master)),
+                    outputs: vec![(v1::Stream::Stdout, Arc::clone(&master))],
+                    master: Some(master),
+                })
+            }
+            (Some(pipes), None) => Ok(Self {
+                input: Input::Pipe(ready(pipes.stdin.1)?),
+                outputs: vec![
+                    (v1::Stream::Stdout, Arc::new(ready(pipes.stdout.0)?)),
+                    (v1::Stream::Stderr, Arc::new(ready(pipes.stderr.0)?)),
+                ],
+                master: None,
+            }),
+            (None, None) => Err(Error::new("receive the terminal", libc::EPROTO)),
+        }
+    }
+}
+
+impl Input {
+    /// Writes all of `bytes`, waiting for room. `EPIPE`: the session reads no more.
+    pub(crate) async fn write_all(&self, mut bytes: &[u8]) -> Result<()> {
+        let ready = match self {
+            Self::Pipe(ready) => ready,
+            Self::Terminal(ready) => ready.as_ref(),
+        };
+        while !bytes.is_empty() {
+            let written = ready.write(|fd| write(fd, bytes).called("write")).await?;
+            bytes = &bytes[written..];
+        }
+        Ok(())
+    }
+
+    /// Ends the input: a pipe is closed by dropping it, a terminal gets its character.
+    pub(crate) async fn end(self) -> Result<()> {
+        match self {
+            Self::Pipe(_) => Ok(()),
+            terminal @ Self::Terminal(_) => terminal.write_all(&[END_OF_TRANSMISSION]).await,
+        }
+    }
+}
+
+impl Reader {
+    pub(super) fn new(
+        session: Arc<Session>,
+        stream: v1::Stream,
+        source: Arc<Ready<OwnedFd>>,
+    ) -> Self {
+        Self {
+            session,
+            stream,
+            source,
+        }
+    }
+
+    /// Reads until the end of the stream, or until the session's process has ended and what it left behind is read. What
+    /// other processes write to the stream after that is taken off their hands and dropped.
+    pub(crate) async fn run(self) {
+        let mut buffer = vec![0; CHUNK];
+        self.read_all(&mut buffer).await;
+        self.session.output.lock().open -= 1;
+        self.session.arrived.notify_waiters();
+        self.discard(&mut buffer).await;
+    }
+
+    async fn read_all(&self, buffer: &mut [u8]) {
+        let drained = self.drained();
+        tokio::pin!(drained);
+        loop {
+            self.room().await;
+            let taken = tokio::select! {
+                biased;
+                taken = self.source.read(|fd| read(fd, buffer).called("read")) => taken,
+                () = &mut drained => break,
+            };
+            // EIO of a terminal's master: its last process has closed it (`tty_ioctl(4)`).
+            let Ok(length @ 1..) = taken else { return };
+            self.keep(&buffer[..length]);
+        }
+        // What the process itself wrote is in the pipe by now; a pipe holds no more than this.
+        let mut left = PIPE;
+        while left > 0 {
+            self.room().await;
+            let Ok(length @ 1..) = read(self.source.inner(), buffer) else {
+                return;
+            };
+            self.keep(&buffer[..length]);
+            left = left.saturating_sub(length);
+        }
+    }
+
+    /// Waits until an attached client has room for more.
+    async fn room(&self) {
+        loop {
+            let taken = self.session.taken.notified();
+            tokio::pin!(taken);
+            taken.as_mut().enable();
+            let is_full = {
+                let output = self.session.output.lock();
+                output
+                    .reader
+                    .is_some_and(|offset| output.ring.is_full_for(offset))
+            };
+            if !is_full {
+                return;
+            }
+            taken.await;
+        }
+    }
+
+    /// Waits until the session's process has ended and its pipes had a little time.
+    async fn drained(&self) {
+        loop {
+            let arrived = self.session.arrived.notified();
+            tokio::pin!(arrived);
+            arrived.as_mut().enable();
+            if self.session.output.lock().exit.is_some() {
+                break;
+            }
+            arrived.await;
+        }
+        tokio::time::sleep(DRAIN).await;
+    }
+
+    fn keep(&self, bytes: &[u8]) {
+        self.session
+            .output
+            .lock()
+            .ring
+            .push(self.stream, Bytes::copy_from_slice(bytes));
+        self.session.arrived.notify_waiters();
+    }
+
+    /// A process left behind must not die of a full or broken pipe.
+    async fn discard(&self, buffer: &mut [u8]) {
+        loop {
+            let taken = self.source.read(|fd| read(fd, buffer).called("read")).await;
+            if !matches!(taken, Ok(1..)) {
+                return;
+            }
+        }
+    }
+}
+
+/// What is read at a time: as much as a pipe holds.
+const CHUNK: usize = 64 * 1024;
+
+/// The most that a pipe holds without privileges (`pipe(7)`).
+const PIPE: usize = 1 << 20;
+
+/// How long the pipes of a session are read after its process has ended, if others hold them open.
+const DRAIN: Duration = Duration::from_millis(100);
+
+/// Ctrl-D: a terminal in its usual mode takes it for the end of the input.
+const END_OF_TRANSMISSION: u8 = 4;
