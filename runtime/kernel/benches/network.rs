@@ -58,6 +58,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 /// Connects and closes, client first, until the ports that wait outnumber those of the default range.
 fn connect_often(destination: SocketAddr) -> Result<Vec<Duration>, Box<dyn Error>> {
     let listener = listen::tcp(destination.port())?;
+    listener.set_nonblocking(false)?;
     let mut all = Vec::new();
     for _ in 0..CONNECTS {
         let (took, client) = timed(|| TcpStream::connect(destination));
@@ -72,6 +73,7 @@ fn connect_often(destination: SocketAddr) -> Result<Vec<Duration>, Box<dyn Error
 /// Asks for the cookies of many connections to `destination`, again and again.
 fn ask(destination: SocketAddr) -> Result<Vec<Duration>, Box<dyn Error>> {
     let listener = listen::tcp(destination.port())?;
+    listener.set_nonblocking(false)?;
     let mut diag = Diag::open()?;
     let mut connections = Vec::new();
     for _ in 0..CONNECTIONS {

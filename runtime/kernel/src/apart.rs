@@ -5,11 +5,12 @@
 
 use std::fs;
 use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
 use std::sync::Once;
 use std::sync::atomic::{AtomicI32, AtomicUsize, Ordering};
 
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::wait::{WaitStatus, waitpid};
 use nix::unistd::{ForkResult, alarm, fork, getegid, geteuid};
@@ -55,6 +56,13 @@ pub(crate) fn in_fresh_netns(test: impl FnOnce()) {
         enter().expect("a network namespace");
         test();
     });
+}
+
+/// Waits until `socket` has something to read or to accept. Even on `lo` a packet may still be on its way when the
+/// call that sent it has returned.
+pub(crate) fn arrived(socket: &impl AsFd) {
+    let mut waited = [PollFd::new(socket.as_fd(), PollFlags::POLLIN)];
+    poll(&mut waited, PollTimeout::NONE).expect("polled");
 }
 
 /// Why a fresh network namespace cannot be had; found out in a child of its own.

@@ -3,7 +3,7 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
 use nix::sys::socket::{setsockopt, sockopt};
 
 use super::*;
-use crate::apart::in_fresh_netns;
+use crate::apart::{arrived, in_fresh_netns};
 use crate::netlink::loopback::{self, Captured, Own};
 use crate::{handoff, listen};
 
@@ -35,6 +35,7 @@ fn captured(test: impl FnOnce(&[&str])) {
 fn connect_to(listener: &TcpListener, address: &str) -> Connection {
     let ip: IpAddr = address.parse().expect("an address");
     let client = TcpStream::connect((ip, 443)).expect("connected");
+    arrived(listener);
     let (accepted, peer) = listener.accept().expect("waiting");
     Connection {
         ends: Ends {
@@ -64,18 +65,17 @@ fn cookie_of(socket: &impl AsFd) -> u64 {
     cookie
 }
 
-/// The state and the cookie that the kernel tells of the client of a connection.
-fn told(diag: &mut Diag, ends: Ends) -> (u8, Option<u64>) {
+/// Waits until the client of a connection is in `state`: its packets may still be on their way.
+fn reached(diag: &Diag, ends: Ends, state: u8) {
     let question = question(0, ends.local, ends.remote);
-    send(diag.socket.as_raw_fd(), &question, MsgFlags::empty()).expect("sent");
     let mut answer = [0; ANSWER];
-    recv(diag.socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).expect("an answer");
-    let cookie = diag.cookie(ends.local, ends.remote).expect("asked");
-    (answer[HEADER + 1], cookie)
+    while answer[HEADER + 1] != state {
+        send(diag.socket.as_raw_fd(), &question, MsgFlags::empty()).expect("sent");
+        recv(diag.socket.as_raw_fd(), &mut answer, MsgFlags::MSG_DONTWAIT).expect("an answer");
+    }
 }
 
 // include/net/tcp_states.h
-const FIN_WAIT_1: u8 = 4;
 const FIN_WAIT_2: u8 = 5;
 const TIME_WAIT: u8 = 6;
 
@@ -137,25 +137,26 @@ fn the_cookie_outlives_the_process_and_the_connection() {
         let listener = listen::tcp(443).expect("free");
         let mut diag = Diag::open().expect("a socket");
         for address in world {
-            // The client says that it has no more to send, and lives.
             let Connection {
                 client,
                 accepted,
                 ends,
             } = connect_to(&listener, address);
-            client.shutdown(Shutdown::Write).expect("shut");
-            let half = told(&mut diag, ends);
-            assert!([FIN_WAIT_1, FIN_WAIT_2].contains(&half.0), "{}", half.0);
-            assert_eq!(half.1, Some(ends.cookie), "half closed: {address}");
+            let told = |diag: &mut Diag| diag.cookie(ends.local, ends.remote).expect("asked");
 
-            // No process has it any more, the peer has not answered yet.
+            // The client says that it has no more to send, and lives.
+            client.shutdown(Shutdown::Write).expect("shut");
+            reached(&diag, ends, FIN_WAIT_2);
+            assert_eq!(told(&mut diag), Some(ends.cookie), "{address}");
+
+            // No process has it any more, the peer has not closed yet.
             drop(client);
-            let orphaned = told(&mut diag, ends);
-            assert_eq!(orphaned.1, Some(ends.cookie), "orphaned: {address}");
+            reached(&diag, ends, FIN_WAIT_2);
+            assert_eq!(told(&mut diag), Some(ends.cookie), "{address}");
 
             drop(accepted);
-            let waiting = told(&mut diag, ends);
-            assert_eq!(waiting, (TIME_WAIT, Some(ends.cookie)), "{address}");
+            reached(&diag, ends, TIME_WAIT);
+            assert_eq!(told(&mut diag), Some(ends.cookie), "{address}");
         }
     });
 }
@@ -187,8 +188,8 @@ fn nobody_and_a_listener_are_no_ones_connection() {
         )
         .expect("set");
         drop(accepted);
+        arrived(&client);
         assert_eq!(diag.cookie(ends.local, ends.remote).expect("asked"), None);
-        drop(client);
     });
 }
 

@@ -1,7 +1,7 @@
 use nix::sys::socket::getsockopt;
 
 use super::*;
-use crate::apart::in_fresh_netns;
+use crate::apart::{arrived, in_fresh_netns};
 use crate::netlink::loopback::{self, Captured, Own};
 
 #[test]
@@ -62,6 +62,7 @@ fn an_ipv4_socket_answers_from_the_address_that_was_asked() {
         client.send(b"name").expect("sent");
 
         let mut buffer = [0; 64];
+        arrived(&server);
         let asked = receive(&server, &mut buffer).expect("a question");
         reply(&server, b"answer", asked.peer, asked.asked).expect("answered");
 
@@ -85,7 +86,9 @@ fn a_question_longer_than_the_buffer_costs_nobody_else_the_answer() {
         client.send_to(b"short", "9.9.9.9:53").expect("sent");
 
         let mut buffer = [0; 512];
+        arrived(&server);
         let long = receive(&server, &mut buffer).expect_err("too long");
+        arrived(&server);
         let short = receive(&server, &mut buffer).expect("a question");
 
         assert_eq!(long.errno(), libc::EMSGSIZE);

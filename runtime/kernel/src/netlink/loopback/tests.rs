@@ -2,7 +2,7 @@ use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 
 use super::*;
-use crate::apart::in_fresh_netns;
+use crate::apart::{arrived, in_fresh_netns};
 use crate::listen;
 
 const OWN: Own = Own {
@@ -30,6 +30,7 @@ fn a_connect_to_any_address_reaches_the_one_listener_which_knows_the_destination
 
             let client = TcpStream::connect(destination).expect("connected");
 
+            arrived(&listener);
             let (accepted, peer) = listener.accept().expect("waiting");
             let reached = accepted.local_addr().expect("an address");
             assert_eq!(reached.ip().to_canonical(), destination.ip());
@@ -115,6 +116,7 @@ fn names_asked_of_any_server_are_answered_from_the_address_that_was_asked() {
             client.send_to(b"name", at(address, 53)).expect("sent");
 
             let mut buffer = [0; 512];
+            arrived(&server);
             let asked = listen::receive(&server, &mut buffer).expect("a question");
             assert_eq!(asked.asked, at(address, 53).ip());
             listen::reply(&server, b"answer", asked.peer, asked.asked).expect("answered");
@@ -125,6 +127,7 @@ fn names_asked_of_any_server_are_answered_from_the_address_that_was_asked() {
             // A resolver with a connected socket takes answers from the server it asked, and from no other.
             client.connect(at(address, 53)).expect("connected");
             client.send(b"again").expect("sent");
+            arrived(&server);
             let asked = listen::receive(&server, &mut buffer).expect("a question");
             listen::reply(&server, b"answer", asked.peer, asked.asked).expect("answered");
             assert_eq!(client.recv(&mut buffer).expect("an answer"), 6);
@@ -144,6 +147,7 @@ fn sorting_addresses_as_getaddrinfo_does_harms_nobody() {
 
         for address in found {
             TcpStream::connect(address).expect("connected");
+            arrived(&listener);
             listener.accept().expect("waiting");
         }
     });
@@ -164,6 +168,7 @@ fn without_ipv6_the_rest_is_captured_and_the_reason_told() {
         assert_eq!(absent.call(), "netlink RTM_NEWADDR");
         let listener = listen::tcp(443).expect("free");
         TcpStream::connect(at("8.8.8.8", 443)).expect("connected");
+        arrived(&listener);
         listener.accept().expect("waiting");
         TcpStream::connect(at("2001:db8::1", 443)).expect_err("no IPv6");
     });
