@@ -112,10 +112,15 @@ static int strangers(char **a) {
     report("environ", environment < 0 ? -1 : read(environment, &byte, 1) == 1 ? 0 : (errno = EACCES, -1));
     snprintf(path, sizeof path, "/proc/%d/root/etc", it);
     report("root", open(path, O_RDONLY));
-    snprintf(path, sizeof path, "/proc/%d/fd", it);
-    report("fd", open(path, O_RDONLY));
+    int seen = -1;
+    for (int fd = 0; fd < 64 && seen < 0; fd++) {
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", it, fd);
+        seen = readlink(path, &byte, 1);
+    }
+    report("fd", seen);
     snprintf(path, sizeof path, "/proc/%d/oom_score_adj", it);
-    report("oom", open(path, O_WRONLY));
+    int oom = open(path, O_WRONLY);
+    report("oom", oom < 0 ? -1 : write(oom, "1000", 4));
     return 0;
 }
 

@@ -1,7 +1,7 @@
 //! A directory of the caller's own, with everything that one test needs on disk.
 
 use crate::artefacts::{base, open_to_all};
-use crate::caller::Caller;
+use crate::caller::{Caller, callers};
 use crate::leaks;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
@@ -100,6 +100,11 @@ impl Area {
             chown(path, Some(self.caller.uid()), Some(self.caller.uid())).expect("chown");
         }
     }
+}
+
+/// One area for each caller, one after the other.
+pub fn everyone() -> impl Iterator<Item = Area> {
+    callers().into_iter().map(Area::new)
 }
 
 impl Drop for Area {

@@ -23,7 +23,7 @@ pub mod skip;
 pub mod terminal;
 pub mod wait;
 
-pub use area::Area;
+pub use area::{Area, everyone};
 pub use caller::{Caller, callers};
 pub use policy::Policy;
 pub use record::Record;

@@ -26,6 +26,16 @@ pub fn probe() -> Option<&'static Path> {
         .as_deref()
 }
 
+/// The same attempt outside, for comparison: what it answers is what the kernel and the servers do without us.
+pub fn outside(words: &str) -> BTreeMap<String, String> {
+    let probe = probe().expect("the test asked for the probe before");
+    let done = Command::new(probe)
+        .args(words.split(' '))
+        .output()
+        .expect("run the probe");
+    answers(&done.stdout)
+}
+
 /// What the probe printed, by name.
 pub fn answers(output: &[u8]) -> BTreeMap<String, String> {
     String::from_utf8_lossy(output)

@@ -43,6 +43,7 @@ pub struct Run<'a> {
     input: Input,
     audit: Option<PathBuf>,
     limit: Duration,
+    stays_myself: bool,
 }
 
 impl<'a> Run<'a> {
@@ -78,6 +79,7 @@ impl<'a> Run<'a> {
             input: Input::Null,
             audit: None,
             limit: LONG,
+            stays_myself: false,
         }
     }
 
@@ -98,9 +100,28 @@ impl<'a> Run<'a> {
         self.command(["/bin/sh", "-c", line])
     }
 
+    /// One attempt of the probe: its name and arguments, parted by blanks.
+    pub fn attempt(self, words: &str) -> Self {
+        let probe = crate::probe::probe().expect("the test asked for the probe before");
+        let words = words.split(' ').map(OsString::from);
+        self.command(std::iter::once(probe.into()).chain(words))
+    }
+
     /// A program that runs the binary instead of the test: `setsid`, `unshare`, `prlimit` and their arguments.
     pub fn under<A: Into<OsString>>(mut self, words: impl IntoIterator<Item = A>) -> Self {
         self.before = words.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// One more program in front of all.
+    pub(crate) fn led_by<const N: usize>(mut self, words: [&str; N]) -> Self {
+        self.before.splice(0..0, words.map(OsString::from));
+        self
+    }
+
+    /// Does not become the caller at the start: what stands before the binary does that itself.
+    pub fn as_root_first(mut self) -> Self {
+        self.stays_myself = true;
         self
     }
 
@@ -166,7 +187,7 @@ impl<'a> Run<'a> {
             .env("HOLDFAST_STATE_DIR", self.area.state())
             .envs(self.environment.iter().cloned());
         let uid = self.area.caller().uid();
-        if uid != nix::unistd::geteuid().as_raw() {
+        if uid != nix::unistd::geteuid().as_raw() && !self.stays_myself {
             // The standard library clears the supplementary groups as well when root becomes someone else.
             command.uid(uid).gid(uid);
         }

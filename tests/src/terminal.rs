@@ -35,7 +35,7 @@ impl Terminal {
         };
         let pair = openpty(&size, None).expect("open a terminal");
         let line = ttyname(&pair.slave).expect("name the terminal");
-        let mut command: Command = run.under(["setsid", "--ctty"]).describe();
+        let mut command: Command = run.led_by(["setsid", "--ctty"]).describe();
         let end = |what| {
             Stdio::from(
                 pair.slave

@@ -1,0 +1,384 @@
+//! The files are those of the policy. (Promise 2.)
+
+use holdfast_tests::probe::probe;
+use holdfast_tests::{Area, Policy, Run, artefacts, everyone, skip};
+use std::fs;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a file looks like from outside: nothing of it may change.
+fn looks(path: &Path) -> (Vec<u8>, u32, i64, u64) {
+    let known = fs::metadata(path).expect("the file is still there");
+    (
+        fs::read(path).expect("read"),
+        known.permissions().mode(),
+        known.mtime_nsec(),
+        known.nlink(),
+    )
+}
+
+/// A writable tree with a read-only one below it: `work/ro/file`.
+fn nested(area: &Area) -> (Policy, PathBuf) {
+    let below = area.directory(&area.work().join("ro"));
+    let file = area.file(&below.join("file"), "content");
+    (
+        Policy::offline().read_write(area.work()).read_only(&below),
+        file,
+    )
+}
+
+#[test]
+fn what_the_policy_does_not_list_is_not_there() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        let secret = area.file(&area.root().join("secret"), "s");
+        let link = area.work().join("link");
+        std::os::unix::fs::symlink(&secret, &link).expect("link");
+        for path in [
+            &secret,
+            &link,
+            &area.home(),
+            &PathBuf::from("/root"),
+            &PathBuf::from("/var/lib"),
+        ] {
+            let done = Run::new(&area, &Policy::offline())
+                .attempt(&format!("file read {}", path.display()))
+                .finish();
+            assert_eq!(done.answer("read"), "ENOENT", "{}: {done}", path.display());
+        }
+        let done = Run::new(&area, &Policy::offline())
+            .attempt(&format!(
+                "file create {}",
+                area.root().join("new").display()
+            ))
+            .finish();
+        assert_ne!(done.answer("create"), "ok", "{done}");
+        assert!(!area.root().join("new").exists());
+    }
+}
+
+#[test]
+fn what_is_listed_to_read_cannot_be_changed_in_any_way() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        let (policy, file) = nested(&area);
+        let before = looks(&file);
+        let work = area.work();
+        let (path, outside) = (file.display(), work.join("taken"));
+        let mut attempts: Vec<String> = [
+            "write",
+            "open-truncate",
+            "truncate",
+            "chmod",
+            "chown",
+            "utime",
+            "setxattr",
+            "unlink",
+        ]
+        .iter()
+        .map(|what| format!("file {what} {path}"))
+        .collect();
+        let directory = file.parent().expect("a directory").display();
+        attempts.extend([
+            format!("file create {directory}/new"),
+            format!("file mkdir {directory}/new"),
+            format!("two-files rename {path} {}", outside.display()),
+            format!("two-files link {path} {}", outside.display()),
+            format!("two-files symlink {path} {directory}/new"),
+            format!("two-files rename {directory} {}", outside.display()),
+        ]);
+        area.file(&work.join("mine"), "mine");
+        attempts.extend([
+            format!("two-files rename {}/mine {path}", work.display()),
+            format!("two-files exchange {}/mine {path}", work.display()),
+            format!("two-files link {}/mine {directory}/new", work.display()),
+        ]);
+        for attempt in attempts {
+            let done = Run::new(&area, &policy).attempt(&attempt).finish();
+            let answers = holdfast_tests::probe::answers(&done.stdout);
+            assert_eq!(answers.len(), 1, "{attempt}: {done}");
+            assert!(
+                answers.values().all(|it| it.starts_with('E')),
+                "{attempt}: {done}"
+            );
+            assert_eq!(looks(&file), before, "{attempt}: {done}");
+            assert!(!file.with_file_name("new").exists(), "{attempt}: {done}");
+        }
+    }
+}
+
+#[test]
+fn the_system_cannot_be_changed_even_by_root() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        // A directory of the caller's own, so that ordinary permissions would allow everything.
+        let own = area.directory(&area.root().join("system"));
+        let file = area.file(&own.join("file"), "content");
+        let before = looks(&file);
+        let policy = Policy::offline().read_only(&own);
+        for what in [
+            "write",
+            "truncate",
+            "open-truncate",
+            "chmod",
+            "utime",
+            "setxattr",
+            "unlink",
+        ] {
+            let attempt = format!("file {what} {}", file.display());
+            let done = Run::new(&area, &policy).attempt(&attempt).finish();
+            assert!(done.answer(what).starts_with('E'), "{done}");
+            assert_eq!(looks(&file), before, "{done}");
+        }
+        let done = Run::new(&area, &policy)
+            .attempt("file create /etc/holdfast-was-here")
+            .finish();
+        assert!(done.answer("create").starts_with('E'), "{done}");
+        let done = Run::new(&area, &policy)
+            .attempt("file create /holdfast-was-here")
+            .finish();
+        assert!(
+            done.answer("create").starts_with('E'),
+            "the view's own root: {done}"
+        );
+        assert!(!Path::new("/holdfast-was-here").exists());
+    }
+}
+
+#[test]
+fn what_is_listed_to_write_works_as_outside() {
+    for area in everyone() {
+        area.directory(&area.work().join("a"));
+        area.directory(&area.work().join("b"));
+        let line = "set -e; echo x >a/f; mv a/f b/f; ln b/f a/g; ln -s ../b/f a/s; cat a/s; \
+                    chmod 600 b/f; touch -d @1000 b/f; mkdir a/d; rmdir a/d; mv a c; cat c/g; rm -r c; echo done";
+        let done = Run::new(&area, &Policy::offline()).shell(line).finish();
+        done.exited(0);
+        assert_eq!(done.text(), "x\nx\ndone\n", "{done}");
+        let known = fs::metadata(area.work().join("b/f")).expect("the file is there outside");
+        assert_eq!((known.mtime(), known.mode() & 0o777), (1000, 0o600));
+        assert_eq!(known.uid(), area.caller().uid());
+    }
+}
+
+#[test]
+fn tmp_and_shm_are_private() {
+    for area in everyone() {
+        let name = format!("holdfast-tests-private-{}", std::process::id());
+        let line = format!(
+            "echo x >/tmp/{name} && echo x >/dev/shm/{name} && cat /tmp/{name} /dev/shm/{name}; ls -A /tmp"
+        );
+        let done = Run::new(&area, &Policy::offline()).shell(&line).finish();
+        done.exited(0);
+        assert_eq!(done.text(), format!("x\nx\n{name}\n"), "{done}");
+        assert!(!Path::new("/tmp").join(&name).exists());
+        assert!(!Path::new("/dev/shm").join(&name).exists());
+        let mode = Run::new(&area, &Policy::offline())
+            .shell("stat -c %a /tmp")
+            .finish();
+        assert_eq!(mode.text(), "1777\n", "{mode}");
+    }
+}
+
+#[test]
+fn a_working_directory_below_tmp_works() {
+    for area in everyone() {
+        let place = tempfile::Builder::new()
+            .prefix("holdfast-tests-")
+            .tempdir_in("/tmp")
+            .expect("a directory");
+        artefacts::open_to_all(place.path());
+        area.give(place.path());
+        let line = "pwd; echo x >here; ls -A /tmp";
+        let run = Run::new(&area, &Policy::offline())
+            .shell(line)
+            .directory(place.path());
+        let done = run.finish();
+        done.exited(0);
+        let name = place
+            .path()
+            .file_name()
+            .expect("a name")
+            .to_str()
+            .expect("text");
+        assert_eq!(done.text(), format!("/tmp/{name}\n{name}\n"), "{done}");
+        assert!(place.path().join("here").exists());
+    }
+}
+
+#[test]
+fn the_top_of_the_view_is_that_of_the_host() {
+    for area in everyone() {
+        for name in ["bin", "lib", "lib64", "sbin"] {
+            let Ok(target) = fs::read_link(Path::new("/").join(name)) else {
+                continue;
+            };
+            let done = Run::new(&area, &Policy::offline())
+                .shell(&format!("readlink /{name}"))
+                .finish();
+            assert_eq!(done.text().trim(), target.to_str().expect("text"), "{done}");
+        }
+        let done = Run::new(&area, &Policy::offline())
+            .shell("ls -A /; pwd")
+            .finish();
+        for hidden in ["root", "home", "boot", "srv", "mnt"] {
+            assert!(
+                !done.text().lines().any(|line| line == hidden),
+                "{hidden}: {done}"
+            );
+        }
+        assert!(
+            done.text()
+                .ends_with(&format!("{}\n", area.work().display())),
+            "{done}"
+        );
+    }
+}
+
+#[test]
+fn resolv_conf_is_readable_and_names_a_server_that_answers() {
+    for area in everyone() {
+        let line =
+            "grep -c ^nameserver /etc/resolv.conf; getent hosts localhost >/dev/null && echo local";
+        let done = Run::new(&area, &Policy::offline()).shell(line).finish();
+        let text = done.text();
+        let mut lines = text.lines();
+        let count = lines.next().and_then(|line| line.parse::<u32>().ok());
+        assert!(count.unwrap_or(0) >= 1, "{done}");
+        assert_eq!(lines.next(), Some("local"), "{done}");
+    }
+}
+
+#[test]
+fn single_files_and_devices_may_be_listed() {
+    for area in everyone() {
+        let file = area.file(&area.root().join("one"), "one\n");
+        area.file(&area.root().join("two"), "two\n");
+        let fifo = area.root().join("fifo");
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).expect("mkfifo");
+        area.give(&fifo);
+        let policy = Policy::offline()
+            .read_only(&file)
+            .read_only(&fifo)
+            .read_only("/dev/urandom")
+            .with("landlock: {compatibility: hard_requirement}");
+        let line = format!(
+            "cat {}; ls {}; test -p {}",
+            file.display(),
+            area.root().display(),
+            fifo.display()
+        );
+        let done = Run::new(&area, &policy).shell(&line).finish();
+        done.exited(0);
+        assert!(done.text().starts_with("one\n"), "{done}");
+        assert!(!done.text().contains("two"), "{done}");
+    }
+}
+
+#[test]
+fn a_missing_path_is_refused_or_said_and_never_opens_the_rest() {
+    for area in everyone() {
+        let missing = area.root().join("not-there");
+        let hard = Policy::offline()
+            .read_only(&missing)
+            .with("landlock: {compatibility: hard_requirement}");
+        let done = Run::new(&area, &hard).shell("echo started").finish();
+        done.exited(125);
+        assert_eq!(done.text(), "", "nothing was started: {done}");
+        assert!(
+            done.stderr.contains("not-there"),
+            "it names the path: {done}"
+        );
+
+        let soft = Policy::offline()
+            .read_only(&missing)
+            .with("landlock: {compatibility: best_effort}");
+        let line = "touch /usr/x 2>/dev/null; echo $?; touch mine; echo $?";
+        let done = Run::new(&area, &soft).shell(line).finish();
+        assert_eq!(done.text(), "1\n0\n", "{done}");
+        assert!(
+            done.stderr.contains("not-there"),
+            "one line says so: {done}"
+        );
+    }
+}
+
+#[test]
+fn thousands_of_entries_start_quickly_and_with_few_descriptors() {
+    for area in everyone() {
+        let many = area.directory(&area.root().join("many"));
+        let mut policy = Policy::offline();
+        for number in 0..1000 {
+            let one = many.join(format!("d{number}"));
+            fs::create_dir(&one).expect("create a directory");
+            artefacts::open_to_all(&one);
+            policy = policy.read_only(one);
+        }
+        let done = Run::new(&area, &policy)
+            .under(["prlimit", "--nofile=256:256"])
+            .shell(&format!("ls {} | wc -l", many.display()))
+            .finish();
+        done.exited(0);
+        assert_eq!(done.text(), "1000\n", "{done}");
+        assert!(done.took < Duration::from_secs(10), "{done}");
+    }
+}
+
+#[test]
+fn another_root_can_be_given() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let root = area.directory(&area.root().join("other-root"));
+        area.directory(&root.join("bin"));
+        area.directory(&root.join("data"));
+        area.file(&root.join("data/file"), "of the other root");
+        fs::copy(probe, root.join("bin/probe")).expect("copy");
+        artefacts::open_to_all(&root.join("bin/probe"));
+        let policy =
+            "version: 1\nfilesystem_policy: {include_workdir: false, read_only: [/bin, /data]}\n";
+        for (attempt, name, answer) in [
+            (["file", "read", "/data/file"], "read", "ok"),
+            (["file", "write", "/data/file"], "write", "E"),
+            (["file", "read", "/etc/passwd"], "read", "ENOENT"),
+        ] {
+            let done = Run::with_text(&area, policy)
+                .option("--rootfs")
+                .option(&root)
+                .option("--cwd")
+                .option("/")
+                .command(["/bin/probe"].iter().chain(&attempt))
+                .finish();
+            done.exited(0);
+            assert!(done.answer(name).starts_with(answer), "{attempt:?}: {done}");
+        }
+    }
+}
+
+#[test]
+fn without_a_policy_the_system_is_readable_and_there_is_no_network() {
+    for area in everyone() {
+        let line = "echo x >here && cat here; touch /usr/x 2>/dev/null || echo no; \
+                    echo y >/tmp/y && cat /tmp/y; ls /root >/dev/null 2>&1 || echo hidden";
+        let done = Run::plain(&area, ["run"]).shell(line).finish();
+        done.exited(0);
+        assert_eq!(done.text(), "x\nno\ny\nhidden\n", "{done}");
+        let Some(curl) = skip::program("curl") else {
+            return;
+        };
+        let done = Run::plain(&area, ["run"])
+            .command([
+                curl.as_os_str(),
+                "-sS".as_ref(),
+                "http://192.0.2.1/".as_ref(),
+            ])
+            .finish();
+        assert_eq!(done.code(), Some(7), "curl could not connect: {done}");
+    }
+}
