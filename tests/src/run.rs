@@ -2,6 +2,7 @@
 
 use crate::area::Area;
 use crate::artefacts::holdfast;
+use crate::leaks::Mark;
 use crate::policy::Policy;
 use crate::record::{self, Record};
 use crate::wait::{LONG, now};
@@ -11,7 +12,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::{Read, Write as _};
 use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 use std::time::Duration;
@@ -153,6 +154,19 @@ impl<'a> Run<'a> {
     pub fn input_from(mut self, file: std::fs::File) -> Self {
         self.input = Input::File(file);
         self
+    }
+
+    /// A word in the environment of every process of this run, inside and outside.
+    pub fn marked(self, mark: &Mark) -> Self {
+        let given = format!("{}={}", Mark::NAME, mark.value());
+        self.environment(Mark::NAME, mark.value())
+            .option("--env")
+            .option(given)
+    }
+
+    /// Where this run writes its audit.
+    pub fn audit(&self) -> Option<&Path> {
+        self.audit.as_deref()
     }
 
     /// Another deadline.

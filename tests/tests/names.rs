@@ -471,7 +471,7 @@ fn a_name_that_leads_to_a_forbidden_address_is_not_dialled() {
             .enumerate()
             .map(|(at, ip)| {
                 let ip = ip.parse().expect("an address");
-                (format!("n{at}.test"), Answer::Addresses(vec![ip], 60))
+                (format!("n{at}.up.test"), Answer::Addresses(vec![ip], 60))
             })
             .collect();
         let named: Vec<_> = names
@@ -482,11 +482,13 @@ fn a_name_that_leads_to_a_forbidden_address_is_not_dialled() {
             return;
         };
         for (at, ip) in forbidden.iter().enumerate() {
-            let endpoint = format!("{{host: \"*.test\", port: {}}}", server.port());
+            let endpoint = format!("{{host: \"*.up.test\", port: {}}}", server.port());
             let policy = Policy::offline().rule_in_full("all", &endpoint, &[]);
             let family = if ip.contains(':') { "/6" } else { "" };
-            let run = Run::new(&area, &policy)
-                .attempt(&format!("talk n{at}.test{family} {} hello", server.port()));
+            let run = Run::new(&area, &policy).attempt(&format!(
+                "talk n{at}.up.test{family} {} hello",
+                server.port()
+            ));
             let done = upstream.under(&area, run).finish();
             assert_ne!(done.answer("head"), "hello", "{ip}: {done}");
             assert_eq!(server.accepted(), 0, "{ip}: {done}");

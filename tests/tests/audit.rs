@@ -1,0 +1,224 @@
+//! No verdict without a record, no record without a verdict. (Promise 3.)
+
+use holdfast_tests::probe::probe;
+use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::{Policy, Record, Run, everyone};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
+use std::os::unix::fs::PermissionsExt as _;
+
+#[test]
+fn as_many_records_as_verdicts() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let (server, other) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        let (it, good, bad) = (probe.display(), server.port(), other.port());
+        let line = format!(
+            "for n in 1 2 3 4 5 6 7; do {it} talk origin.test {good} x; done; \
+             for n in 1 2 3; do {it} connect origin.test {bad}; done; \
+             {it} connect 192.0.2.7 80; {it} poll-connect 192.0.2.7 80 1000"
+        );
+        let done = Run::new(&area, &Policy::origin(good)).shell(&line).finish();
+        done.exited(0);
+        let connects: Vec<_> = done
+            .records
+            .iter()
+            .filter(|it| it.number("class_uid") == Some(4001))
+            .collect();
+        let allowed = connects.iter().filter(|it| it.allowed()).count();
+        assert_eq!((allowed, connects.len() - allowed), (7, 5), "{done}");
+        assert_eq!((server.accepted(), other.accepted()), (7, 0), "{done}");
+        let names: BTreeSet<_> = done.records.iter().map(|it| it.text("decision")).collect();
+        assert_eq!(
+            names.len(),
+            done.records.len(),
+            "every decision has its own id: {done}"
+        );
+    }
+}
+
+#[test]
+fn a_record_says_who_what_where_and_why() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let (server, other) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        let line = format!(
+            "{it} talk origin.test {} x; {it} connect origin.test {}; exit 0",
+            server.port(),
+            other.port(),
+            it = probe.display()
+        );
+        let done = Run::new(&area, &Policy::origin(server.port()))
+            .option("--name")
+            .option("audited")
+            .shell(&line)
+            .finish();
+        let [allowed, denied] = [server.port(), other.port()].map(|port| {
+            let found = done.about("origin.test", port);
+            assert_eq!(found.len(), 1, "{done}");
+            found[0].clone()
+        });
+        for record in [&allowed, &denied] {
+            assert_eq!(record.text("class_name"), "Network Activity", "{done}");
+            assert_eq!(record.text("activity"), "connect", "{done}");
+            assert_eq!(
+                record.text("binary"),
+                probe.to_str().expect("text"),
+                "{done}"
+            );
+            assert_eq!(record.text("sandbox"), "audited", "{done}");
+            assert!(record.text("address").starts_with("198.1"), "{done}");
+            assert!(record.number("pid").is_some_and(|pid| pid > 1), "{done}");
+            let time = record.text("time");
+            assert!(
+                time.len() == 24 && time.ends_with('Z') && time.contains('T'),
+                "{time}"
+            );
+            assert!(!record.text("decision").is_empty(), "{done}");
+        }
+        assert_eq!(allowed.text("outcome"), "connected", "{done}");
+        assert_eq!(allowed.text("dialled"), FOUR, "{done}");
+        assert_eq!(allowed.text("rule"), "origin", "{done}");
+        assert_eq!(denied.text("reason"), "port_not_allowed", "{done}");
+        assert_eq!(denied.text("nearest"), "origin", "{done}");
+        assert!(
+            denied.text("hint").contains(&other.port().to_string()),
+            "how to allow it: {done}"
+        );
+        assert_eq!(denied.text("rule"), "", "{done}");
+    }
+}
+
+#[test]
+fn refused_system_calls_and_names_leave_records_too() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let it = probe.display();
+        let line = format!("{it} namespaces; {it} kernel; {it} connect nowhere.test 80; exit 0");
+        let done = Run::new(&area, &Policy::origin(443)).shell(&line).finish();
+        let calls: BTreeSet<_> = done
+            .records
+            .iter()
+            .filter(|it| it.text("activity") == "syscall")
+            .map(|it| it.text("syscall"))
+            .collect();
+        for call in ["unshare", "io_uring_setup", "bpf"] {
+            assert!(calls.contains(call), "{call}: {done}");
+        }
+        let names: Vec<_> = done
+            .records
+            .iter()
+            .filter(|it| it.text("activity") == "query")
+            .collect();
+        assert_eq!(names.len(), 1, "{done}");
+        assert_eq!(names[0].text("host"), "nowhere.test", "{done}");
+        let calls = done
+            .records
+            .iter()
+            .filter(|it| it.text("activity") == "syscall");
+        assert!(
+            calls
+                .clone()
+                .all(|it| it.text("binary").ends_with("/probe")),
+            "{done}"
+        );
+    }
+}
+
+#[test]
+fn a_name_cannot_forge_a_line() {
+    if probe().is_none() {
+        return;
+    }
+    // The label is: x"}\n{"verdict":"allowed"
+    let label = "x\"}\n{\"verdict\":\"allowed\"";
+    let mut packet = String::from("000701000001000000000000");
+    packet.push_str(&format!("{:02x}", label.len()));
+    packet.extend(label.bytes().map(|byte| format!("{byte:02x}")));
+    packet.push_str("0000010001");
+    for area in everyone() {
+        let done = Run::new(&area, &Policy::origin(443))
+            .attempt(&format!("dns udp 9.9.9.9 {packet}"))
+            .finish();
+        // Reading the records already proved that every line is one whole object.
+        assert!(!done.records.iter().any(Record::allowed), "{done}");
+    }
+}
+
+#[test]
+fn records_are_appended_and_belong_to_the_owner_only() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let run = Run::new(&area, &Policy::origin(server.port()))
+            .attempt(&format!("talk origin.test {} x", server.port()));
+        let file = run.audit().expect("it has one").to_owned();
+        area.file(&file, "{\"from\":\"before\"}\n");
+        let done = run.finish();
+        assert_eq!(done.records.len(), 2, "{done}");
+        assert_eq!(done.records[0].text("from"), "before", "{done}");
+
+        let run = Run::new(&area, &Policy::origin(server.port())).shell("exit 0");
+        let file = run.audit().expect("it has one").to_owned();
+        run.finish().exited(0);
+        let mode = std::fs::metadata(&file)
+            .expect("it was made")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o077, 0, "{mode:o}");
+    }
+}
+
+#[test]
+fn records_survive_the_end_by_a_signal() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let line = format!(
+            "{} crowd origin.test {} 4 50; echo ready; exec sleep 600",
+            probe.display(),
+            server.port()
+        );
+        let run = Run::new(&area, &Policy::origin(server.port()))
+            .shell(&line)
+            .start();
+        run.expect("ready");
+        run.signal(Signal::SIGTERM);
+        let done = run.finish();
+        assert_eq!(
+            done.about("origin.test", server.port()).len(),
+            200,
+            "{}",
+            done.stderr
+        );
+    }
+}
+
+#[test]
+fn an_audit_that_cannot_be_written_refuses_the_start() {
+    for area in everyone() {
+        let done = Run::plain(&area, ["run", "--audit", "/no/such/directory/audit.jsonl"])
+            .shell("echo started")
+            .finish();
+        done.exited(125);
+        assert_eq!(done.text(), "", "{done}");
+        assert!(
+            done.stderr.contains("/no/such/directory"),
+            "it names the file: {done}"
+        );
+    }
+}
+
+#[test]
+fn the_audit_is_not_in_the_workloads_hands() {
+    for area in everyone() {
+        let run = Run::new(&area, &Policy::offline());
+        let file = run.audit().expect("it has one").display().to_string();
+        let done = run
+            .shell(&format!("echo '{{}}' >>{file}; cat {file}; exit 0"))
+            .finish();
+        assert!(done.records.is_empty(), "{done}");
+    }
+}

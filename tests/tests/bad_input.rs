@@ -1,0 +1,365 @@
+//! What is wrong is said: place, reason, fix, the right exit code, and nothing started. (Promise 9.)
+
+use holdfast_tests::{Area, Finished, Run, everyone, skip};
+use std::os::unix::fs::PermissionsExt as _;
+
+/// A policy that is right, to be made wrong.
+const GOOD: &str = "version: 1
+filesystem_policy:
+  include_workdir: true
+  read_only: [/usr, /lib, /lib64, /bin, /sbin, /etc]
+network_policies:
+  origin:
+    endpoints: [{host: origin.test, port: 443}]
+resolver:
+  hosts: {origin.test: [127.0.0.1]}
+";
+
+fn run<'a>(area: &'a Area, policy: &str) -> Run<'a> {
+    Run::with_text(area, policy).shell("echo started")
+}
+
+#[track_caller]
+fn nothing_started(done: &Finished) {
+    assert!(!done.text().contains("started"), "{done}");
+    assert!(!done.stderr.contains("panicked"), "{done}");
+    assert!(!done.stderr.is_empty(), "it says why: {done}");
+}
+
+#[test]
+fn the_policy_that_the_others_are_made_from_is_right() {
+    for area in everyone() {
+        assert_eq!(run(&area, GOOD).finish().exited(0).text(), "started\n");
+    }
+}
+
+#[test]
+fn a_wrong_policy_is_refused_with_its_place_and_a_suggestion() {
+    // What is replaced, by what, the line of the fault, and words that must be said.
+    let wrong: [(&str, &str, u32, &[&str]); 14] = [
+        (
+            "filesystem_policy:",
+            "filesystem_polcy:",
+            2,
+            &["filesystem_polcy", "filesystem_policy"],
+        ),
+        ("read_only:", "readonly:", 4, &["readonly", "read_only"]),
+        ("version: 1", "version: 2", 1, &["version"]),
+        ("version: 1", "version: one", 1, &["version"]),
+        (
+            "include_workdir: true",
+            "include_workdir: maybe",
+            3,
+            &["include_workdir"],
+        ),
+        ("port: 443", "port: 70000", 7, &["70000"]),
+        ("port: 443", "port: https", 7, &["port"]),
+        ("port: 443", "prot: 443", 7, &["prot", "port"]),
+        (
+            "host: origin.test",
+            "host: \"http://origin.test\"",
+            7,
+            &["origin.test"],
+        ),
+        ("host: origin.test", "host: \"*.com\"", 7, &["*.com"]),
+        (
+            "host: origin.test",
+            "host: \"a.*.test\"",
+            7,
+            &["first label"],
+        ),
+        (
+            "host: origin.test",
+            "host: 169.254.169.254",
+            7,
+            &["169.254.169.254"],
+        ),
+        ("127.0.0.1", "300.0.0.1", 9, &["300.0.0.1"]),
+        ("/usr, ", "usr, ", 4, &["usr", "absolute"]),
+    ];
+    for area in everyone() {
+        for (from, to, line, words) in wrong {
+            let text = GOOD.replacen(from, to, 1);
+            assert_ne!(text, GOOD, "{from} is in the policy");
+            let done = run(&area, &text).finish();
+            done.exited(2);
+            nothing_started(&done);
+            assert!(
+                done.stderr.contains(&format!("policy.yaml:{line}:")),
+                "the place: {done}"
+            );
+            for word in words {
+                assert!(done.stderr.contains(word), "{word}: {done}");
+            }
+        }
+    }
+}
+
+#[test]
+fn keys_that_are_given_twice_are_refused() {
+    for area in everyone() {
+        let text = format!("{GOOD}version: 1\n");
+        let done = run(&area, &text).finish();
+        done.exited(2);
+        nothing_started(&done);
+        assert!(done.stderr.contains("version"), "{done}");
+        assert!(done.stderr.contains(":10:"), "the second place: {done}");
+    }
+}
+
+#[test]
+fn every_problem_of_a_policy_is_told_at_once() {
+    for area in everyone() {
+        let text = GOOD
+            .replace("port: 443", "port: 0")
+            .replace("read_only", "readonly");
+        let done = run(&area, &text).finish();
+        done.exited(2);
+        assert!(
+            done.stderr.contains(":4:") && done.stderr.contains(":7:"),
+            "{done}"
+        );
+    }
+}
+
+#[test]
+fn what_is_no_policy_at_all_is_refused() {
+    for area in everyone() {
+        let deep = "[".repeat(10_000);
+        let bomb = "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\ne: [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\n";
+        let long = format!("version: 1\n# {}\n", "x".repeat(8 << 20));
+        for text in [
+            "",
+            "{",
+            "version: [",
+            "- a\n- b\n",
+            "\0\0\0",
+            "\t",
+            &deep,
+            bomb,
+            &long,
+            "version: 1\n---\nversion: 1\n",
+        ] {
+            let done = run(&area, text).finish();
+            done.exited(2);
+            nothing_started(&done);
+            assert!(
+                done.stderr.len() < 10_000,
+                "and briefly: {}",
+                done.stderr.len()
+            );
+        }
+    }
+}
+
+#[test]
+fn a_policy_that_cannot_be_read_is_said_with_its_name() {
+    for area in everyone() {
+        let secret = area.file(&area.root().join("unreadable.yaml"), GOOD);
+        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o000)).expect("chmod");
+        let directory = area.directory(&area.root().join("directory.yaml"));
+        let mut files = vec![area.root().join("missing.yaml"), directory];
+        if area.caller().is_root() {
+            skip::skip(
+                "a policy without permission to read",
+                "root may read everything",
+            );
+        } else {
+            files.push(secret);
+        }
+        for file in files {
+            let done = Run::plain(&area, ["run", "--policy"])
+                .option(&file)
+                .shell("echo started")
+                .finish();
+            assert!([Some(2), Some(125)].contains(&done.code()), "{done}");
+            nothing_started(&done);
+            let name = file.file_name().expect("a name").to_str().expect("text");
+            assert!(done.stderr.contains(name), "{done}");
+        }
+    }
+}
+
+#[test]
+fn wrong_usage_is_2_with_a_hint_and_help_is_0_on_stdout() {
+    for area in everyone() {
+        let wrong: [&[&str]; 9] = [
+            &["nosuch"],
+            &["run", "--nosuch", "--", "true"],
+            &["run"],
+            &["run", "--timeout", "soon", "--", "true"],
+            &["run", "--name", "Not A Name", "--", "true"],
+            &["run", "--env", "=x", "--", "true"],
+            &["run", "--on-link-loss", "panic", "--", "true"],
+            &["policy", "check"],
+            &["policy", "explain", "--host", "h", "--port", "99999"],
+        ];
+        for words in wrong {
+            let done = Run::plain(&area, words.iter().copied()).finish();
+            done.exited(2);
+            assert_eq!(done.text(), "", "{done}");
+            assert!(!done.stderr.is_empty(), "{done}");
+        }
+        for words in [
+            &["--help"][..],
+            &["run", "--help"],
+            &["version"],
+            &["--version"],
+        ] {
+            let done = Run::plain(&area, words.iter().copied()).finish();
+            done.exited(0);
+            assert!(!done.text().is_empty(), "{done}");
+            assert_eq!(done.stderr, "", "{done}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_parsed_after_the_two_dashes() {
+    for area in everyone() {
+        let words = ["echo", "--help", "-h", "--policy", "--", "-t"];
+        let done = Run::with_text(&area, GOOD).command(words).finish();
+        assert_eq!(
+            done.exited(0).text(),
+            "--help -h --policy -- -t\n",
+            "{done}"
+        );
+    }
+}
+
+#[test]
+fn policy_check_reports_and_its_json_is_one_document() {
+    for area in everyone() {
+        let good = area.file(&area.root().join("good.yaml"), GOOD);
+        let bad = area.file(
+            &area.root().join("bad.yaml"),
+            GOOD.replace("port: 443", "port: 0"),
+        );
+        let check = |files: &[&std::path::Path], json: bool| {
+            let mut run = Run::plain(&area, ["policy", "check"]);
+            if json {
+                run = run.option("-o").option("json");
+            }
+            files
+                .iter()
+                .fold(run, |run, file| run.option(*file))
+                .finish()
+        };
+        check(&[&good], false).exited(0);
+        let done = check(&[&good, &bad], false);
+        done.exited(2);
+        let said = done.text() + &done.stderr;
+        assert!(said.contains("bad.yaml:7:"), "{done}");
+        for (files, code) in [
+            (&[good.as_path()][..], 0),
+            (&[good.as_path(), bad.as_path()], 2),
+            (&[std::path::Path::new("/no.yaml")], 2),
+        ] {
+            let done = check(files, true);
+            let value: serde_json::Value =
+                serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {done}"));
+            assert!(value.is_object() || value.is_array(), "{done}");
+            if code == 0 {
+                done.exited(0);
+            } else {
+                assert_ne!(done.code(), Some(0), "{done}");
+                assert!(value.get("error").is_some(), "{done}");
+            }
+        }
+    }
+}
+
+#[test]
+fn policy_explain_answers_as_a_run_would() {
+    for area in everyone() {
+        let good = area.file(&area.root().join("good.yaml"), GOOD);
+        let explain = |host: &str, port: &str| {
+            Run::plain(&area, ["policy", "explain", "--policy"])
+                .option(&good)
+                .option("--host")
+                .option(host)
+                .option("--port")
+                .option(port)
+                .option("-o")
+                .option("json")
+                .finish()
+        };
+        let allowed = explain("origin.test", "443");
+        allowed.exited(0);
+        let value: serde_json::Value = serde_json::from_slice(&allowed.stdout).expect("JSON");
+        assert_eq!(value["verdict"], "allowed", "{allowed}");
+        assert_eq!(value["rule"], "origin", "{allowed}");
+        let denied = explain("origin.test", "80");
+        let value: serde_json::Value = serde_json::from_slice(&denied.stdout).expect("JSON");
+        assert_eq!(value["verdict"], "denied", "{denied}");
+        assert_eq!(value["reason"], "port_not_allowed", "{denied}");
+    }
+}
+
+#[test]
+fn doctor_names_each_feature_and_its_json_is_one_document() {
+    for area in everyone() {
+        let done = Run::plain(&area, ["doctor"]).finish();
+        for word in ["user", "landlock", "seccomp"] {
+            assert!(done.text().to_lowercase().contains(word), "{word}: {done}");
+        }
+        done.exited(0);
+        let done = Run::plain(&area, ["doctor", "-o", "json"]).finish();
+        let value: serde_json::Value =
+            serde_json::from_slice(&done.stdout).unwrap_or_else(|e| panic!("{e}: {done}"));
+        assert!(value.is_object(), "{done}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_fault() {
+    let Some(bash) = skip::program("bash") else {
+        return;
+    };
+    for area in everyone() {
+        for words in [
+            &["doctor"][..],
+            &["--help"],
+            &["completions", "bash"],
+            &["version"],
+            &["doctor", "-o", "json"],
+        ] {
+            let line = "\"$@\" | head -c 1 >/dev/null; echo ${PIPESTATUS[0]}";
+            let done = Run::plain(&area, words.iter().copied())
+                .under([bash.to_str().expect("text"), "-c", line, "bash"])
+                .finish();
+            assert!(["0\n", "141\n"].contains(&&*done.text()), "{done}");
+            assert_eq!(done.stderr, "", "{done}");
+        }
+    }
+}
+
+#[test]
+fn completions_and_version_are_what_they_should_be() {
+    for area in everyone() {
+        for shell in ["bash", "zsh", "fish"] {
+            let done = Run::plain(&area, ["completions", shell]).finish();
+            assert!(done.exited(0).text().contains("holdfast"), "{shell}");
+        }
+        let done = Run::plain(&area, ["version", "-o", "json"]).finish();
+        let value: serde_json::Value = serde_json::from_slice(&done.stdout).expect("JSON");
+        assert!(value["version"].is_string(), "{done}");
+    }
+}
+
+#[test]
+fn no_escape_reaches_a_pipe() {
+    for area in everyone() {
+        let wrong = GOOD.replace("port: 443", "port: 0");
+        for done in [
+            run(&area, &wrong).finish(),
+            Run::plain(&area, ["doctor"]).finish(),
+            Run::plain(&area, ["nosuch"]).finish(),
+        ] {
+            assert!(
+                !done.text().contains('\x1b') && !done.stderr.contains('\x1b'),
+                "{done}"
+            );
+        }
+    }
+}
