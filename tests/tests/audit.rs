@@ -5,6 +5,7 @@ use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::{Policy, Record, Run, everyone};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
+use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 
 #[test]
@@ -133,8 +134,10 @@ fn a_name_cannot_forge_a_line() {
     // The label is: x"}\n{"verdict":"allowed"
     let label = "x\"}\n{\"verdict\":\"allowed\"";
     let mut packet = String::from("000701000001000000000000");
-    packet.push_str(&format!("{:02x}", label.len()));
-    packet.extend(label.bytes().map(|byte| format!("{byte:02x}")));
+    let length = u8::try_from(label.len()).expect("a short label");
+    for byte in std::iter::once(length).chain(label.bytes()) {
+        write!(packet, "{byte:02x}").expect("write to a string");
+    }
     packet.push_str("0000010001");
     for area in everyone() {
         let done = Run::new(&area, &Policy::origin(443))

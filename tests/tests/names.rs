@@ -20,7 +20,9 @@ fn query(name: &str, kind: RecordType) -> Message {
 
 fn hex(message: &Message) -> String {
     let bytes = message.to_vec().expect("encode");
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    bytes
+        .iter()
+        .fold(String::new(), |text, byte| text + &format!("{byte:02x}"))
 }
 
 /// The answer that a `dns` attempt of the probe printed.
@@ -474,11 +476,11 @@ fn a_name_that_leads_to_a_forbidden_address_is_not_dialled() {
                 (format!("n{at}.up.test"), Answer::Addresses(vec![ip], 60))
             })
             .collect();
-        let named: Vec<_> = names
+        let zone: Vec<_> = names
             .iter()
             .map(|(name, it)| (name.as_str(), it.clone()))
             .collect();
-        let Some(upstream) = Upstream::start(&area, "127.53.1.4", &named) else {
+        let Some(upstream) = Upstream::start(&area, "127.53.1.4", &zone) else {
             return;
         };
         for (at, ip) in forbidden.iter().enumerate() {

@@ -80,7 +80,7 @@ fn a_program_is_found_by_path() {
 #[test]
 fn output_and_errors_are_kept_apart_and_exact() {
     for area in everyone() {
-        let line = r#"printf 'a\nb\n\0\377\r\n'; echo err >&2"#;
+        let line = r"printf 'a\nb\n\0\377\r\n'; echo err >&2";
         let done = Run::new(&area, &Policy::offline()).shell(line).finish();
         assert_eq!(done.stdout, b"a\nb\n\0\xff\r\n", "{done}");
         assert_eq!(done.stderr, "err\n", "{done}");
