@@ -125,7 +125,10 @@ impl Level {
         self.cut = usize::MAX;
         self.stage = Stage::Rising;
         for slot in &mut self.slots {
-            slot.state = State::Idle;
+            // A lost one may still be running: nothing is started in its place.
+            if !matches!(slot.state, State::Lost) {
+                slot.state = State::Idle;
+            }
             slot.failures = 0;
         }
         self.settle(turn)

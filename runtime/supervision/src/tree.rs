@@ -200,3 +200,6 @@ impl fmt::Display for View {
         write!(out, "{} {}", self.path, self.state)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -35,13 +35,18 @@ impl Level {
             refuse_lost(path, &news, turn);
             return Outcome::Nothing;
         };
+        let wish = matches!(news, News::Wanted(_));
         let slot = &mut self.slots[index];
         match &mut slot.role {
-            Role::Branch(level) if slot.path != *path || matches!(news, News::Wanted(_)) => {
+            Role::Branch(level) if slot.path != *path || wish => {
                 let outcome = level.step(path, news, turn);
                 self.absorb(index, outcome, turn);
             }
-            Role::Branch(_) | Role::Leaf(_) => self.hear(index, news, turn),
+            Role::Branch(_) | Role::Leaf(_) if slot.path == *path && !wish => {
+                self.hear(index, news, turn);
+            }
+            // Under a child that does work there is nobody.
+            Role::Branch(_) | Role::Leaf(_) => refuse_lost(path, &news, turn),
         }
         self.settle(turn)
     }

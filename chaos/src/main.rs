@@ -1,0 +1,92 @@
+//! `holdfast-chaos`: attacks what is built here and says what broke.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use holdfast_chaos::{Fact, storm};
+use holdfast_clock::Seed;
+use holdfast_supervision::draw;
+
+/// Attack what is built here and say what broke.
+#[derive(Parser)]
+#[command(name = "holdfast-chaos", version)]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Simulate supervision trees in which everything fails that can.
+    Storm {
+        /// The first seed.
+        #[arg(long, default_value_t = 1)]
+        seed: u64,
+        /// How many seeds, one after the other.
+        #[arg(long, default_value_t = 1000)]
+        seeds: u64,
+        /// Print the tree and the whole history of each seed.
+        #[arg(long)]
+        history: bool,
+    },
+}
+
+fn main() -> ExitCode {
+    let Command::Storm {
+        seed,
+        seeds,
+        history,
+    } = Arguments::parse().command;
+    match storms(
+        &mut io::stdout().lock(),
+        seed..seed.saturating_add(seeds),
+        history,
+    ) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        // Nobody reads any more.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+        Err(_) => ExitCode::from(125),
+    }
+}
+
+/// A line for each violation and a summary; true when there was none.
+fn storms(out: &mut impl Write, seeds: std::ops::Range<u64>, history: bool) -> io::Result<bool> {
+    let (mut run, mut broken, mut starts, mut falls) = (0u64, 0u64, 0u64, 0u64);
+    for seed in seeds {
+        let storm = storm(Seed::new(seed));
+        run += 1;
+        broken += u64::from(!storm.violations.is_empty());
+        for entry in storm.history.entries() {
+            match entry.fact {
+                Fact::Start { .. } => starts += 1,
+                Fact::Ended { .. } => falls += 1,
+                Fact::Up { .. }
+                | Fact::Stop { .. }
+                | Fact::Kill { .. }
+                | Fact::Told(_)
+                | Fact::Wanted { .. }
+                | Fact::Refused { .. }
+                | Fact::ShutdownRequested
+                | Fact::Finished(_)
+                | Fact::Calm { .. }
+                | Fact::TimeIsUp => {}
+            }
+        }
+        if history {
+            writeln!(out, "{}", draw(&storm.spec))?;
+            for entry in storm.history.entries() {
+                writeln!(out, "{entry}")?;
+            }
+        }
+        for violation in &storm.violations {
+            writeln!(out, "seed {seed}: {violation}")?;
+        }
+    }
+    writeln!(
+        out,
+        "{run} storms, {starts} starts, {falls} ends, {broken} broken"
+    )?;
+    Ok(broken == 0)
+}
