@@ -138,8 +138,17 @@ static int nop(char **a) {
     return 0;
 }
 
+// wait: says that it is ready, and ends with its input.
+static int wait_for_input(char **a) {
+    char byte;
+    (void)a;
+    printf("ready\n");
+    fflush(stdout);
+    return read(0, &byte, 1) < 0;
+}
+
 const struct command bench_commands[] = {
     {"bench-connect", 3, bench_connect}, {"bench-bulk", 4, bench_bulk},   {"bench-requests", 4, bench_requests},
     {"bench-files", 2, bench_files},     {"bench-forks", 1, bench_forks}, {"nop", 0, nop},
-    {0},
+    {"wait", 0, wait_for_input},             {0},
 };

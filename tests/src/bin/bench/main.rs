@@ -1,0 +1,25 @@
+//! Measures what Holdfast costs, each figure beside the native one of the same run, and prints the table of `docs/performance.md`.
+//!
+//! `cargo run --release -p holdfast-tests --bin bench [-- ROW…]`: without words all rows, else those whose name begins with one of them.
+
+mod place;
+mod rows;
+mod table;
+
+use table::Table;
+
+fn main() {
+    let wanted: Vec<String> = std::env::args().skip(1).collect();
+    let mut table = Table::new(wanted);
+    if holdfast_tests::probe::probe().is_none() {
+        return;
+    }
+    rows::start(&mut table);
+    rows::connect(&mut table);
+    rows::requests(&mut table);
+    rows::bulk(&mut table);
+    rows::workload(&mut table);
+    rows::memory(&mut table);
+    rows::descriptors(&mut table);
+    table.print();
+}

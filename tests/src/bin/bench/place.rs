@@ -1,0 +1,82 @@
+//! Where is measured: outside, behind a bare relay, inside.
+
+use holdfast_tests::probe::{answers, probe};
+use holdfast_tests::servers::{FOUR, Server};
+use holdfast_tests::{Area, Policy, Run, Running, leaks};
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::Command;
+use tokio::net::TcpStream;
+
+/// What an attempt answered, as numbers.
+pub(crate) type Figures = BTreeMap<String, f64>;
+
+fn figures(answers: BTreeMap<String, String>) -> Figures {
+    answers
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
+        .collect()
+}
+
+/// Without any of us.
+pub(crate) fn outside(words: &str) -> Figures {
+    let probe = probe().expect("main asked for it");
+    let done = Command::new(probe)
+        .args(words.split(' '))
+        .output()
+        .expect("run the probe");
+    assert!(
+        done.status.success(),
+        "{words}: {}",
+        String::from_utf8_lossy(&done.stderr)
+    );
+    figures(answers(&done.stdout))
+}
+
+/// In a sandbox.
+pub(crate) fn inside(area: &Area, policy: &Policy, words: &str) -> Figures {
+    let done = Run::new(area, policy).attempt(words).finish();
+    assert_eq!(done.code(), Some(0), "{done}");
+    figures(answers(&done.stdout))
+}
+
+/// The least that any proxy must do: accept, dial, copy. Buffers of the size that is best here.
+pub(crate) fn bare_relay(to: u16) -> Server {
+    Server::start(FOUR, move |mut near| async move {
+        if let Ok(mut far) = TcpStream::connect((FOUR, to)).await {
+            drop(far.set_nodelay(true));
+            let size = 1 << 18;
+            drop(tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, size, size).await);
+        }
+    })
+}
+
+/// Our own processes of a run: those that execute the binary, without the workload.
+pub(crate) fn ours(run: &Running) -> Vec<i32> {
+    let top = run.pid().as_raw();
+    let all: BTreeSet<i32> = leaks::descendants(top).into_iter().chain([top]).collect();
+    let is_ours = |pid: &i32| {
+        std::fs::read_link(format!("/proc/{pid}/exe"))
+            .is_ok_and(|exe| exe.file_name().is_some_and(|name| name == "holdfast"))
+    };
+    all.into_iter().filter(is_ours).collect()
+}
+
+/// Processor time of some processes so far, in seconds.
+pub(crate) fn processor(pids: &[i32]) -> f64 {
+    let ticks = |pid: &i32| {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        let fields = stat
+            .rsplit_once(')')
+            .map(|(_, rest)| rest.to_owned())
+            .unwrap_or_default();
+        let number = |at| {
+            fields
+                .split_whitespace()
+                .nth(at)
+                .and_then(|it| it.parse::<f64>().ok())
+        };
+        number(11).unwrap_or(0.0) + number(12).unwrap_or(0.0)
+    };
+    // USER_HZ is 100 on every architecture that Linux tells it to.
+    pids.iter().map(ticks).sum::<f64>() / 100.0
+}

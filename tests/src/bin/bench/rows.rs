@@ -1,0 +1,246 @@
+//! What is measured.
+
+use crate::place::{bare_relay, inside, ours, outside, processor};
+use crate::table::{Table, middle};
+use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::wait::now;
+use holdfast_tests::{Area, Caller, Policy, Run, artefacts};
+use std::process::Command;
+
+/// Runs of a thing that is measured as a whole.
+const RUNS: usize = 41;
+/// Connects of one row. All rows together stay below the number of closing sockets where every connect gets slower.
+const CONNECTS: u32 = 3000;
+/// Seconds of one row of throughput.
+const SECONDS: u32 = 3;
+/// Turns of a workload, native and inside by turns, so that a change of the machine's speed hits both.
+const TURNS: usize = 9;
+
+fn area() -> Area {
+    Area::new(Caller::Myself)
+}
+
+fn milliseconds(mut run: impl FnMut()) -> f64 {
+    let began = now();
+    run();
+    began.elapsed().as_secs_f64() * 1e3
+}
+
+/// `run -- /bin/true`, start to exit.
+pub(crate) fn start(table: &mut Table) {
+    if !table.wants("start") {
+        return;
+    }
+    let (area, server) = (area(), tcp::echo(FOUR));
+    let mut native = Vec::new();
+    let mut confined = Vec::new();
+    for _ in 0..RUNS {
+        native.push(milliseconds(|| {
+            assert!(
+                Command::new("/bin/true")
+                    .status()
+                    .expect("run true")
+                    .success()
+            );
+        }));
+        let policy = Policy::origin(server.port());
+        let mut command = Run::new(&area, &policy).command(["/bin/true"]).describe();
+        confined.push(milliseconds(|| {
+            assert!(command.status().expect("run holdfast").success());
+        }));
+    }
+    table.beside(
+        "`run -- /bin/true`, p50",
+        "ms",
+        middle(native),
+        middle(confined),
+    );
+}
+
+/// Connect and close.
+pub(crate) fn connect(table: &mut Table) {
+    if !table.wants("connect") {
+        return;
+    }
+    let (area, server) = (area(), tcp::echo(FOUR));
+    let port = server.port();
+    let native = outside(&format!("bench-connect {FOUR} {port} {CONNECTS}"));
+    let words = format!("bench-connect origin.test {port} {CONNECTS}");
+    let through = inside(&area, &Policy::origin(port), &words);
+    for percentile in ["p50", "p99"] {
+        let what = format!("connect + close, {percentile}");
+        table.beside(&what, "µs", native[percentile], through[percentile]);
+    }
+}
+
+/// One byte there and back on sixteen kept connections.
+pub(crate) fn requests(table: &mut Table) {
+    if !table.wants("requests") {
+        return;
+    }
+    let (area, server) = (area(), tcp::echo(FOUR));
+    let relay = bare_relay(server.port());
+    let port = server.port();
+    let native = outside(&format!("bench-requests {FOUR} {port} 16 {SECONDS}"));
+    let bare = outside(&format!(
+        "bench-requests {FOUR} {} 16 {SECONDS}",
+        relay.port()
+    ));
+    let words = format!("bench-requests origin.test {port} 16 {SECONDS}");
+    let through = inside(&area, &Policy::origin(port), &words);
+    table.beside(
+        "requests on 16 kept connections",
+        "1/s",
+        native["rate"],
+        through["rate"],
+    );
+    table.beside(
+        "… against a bare relay",
+        "1/s",
+        bare["rate"],
+        through["rate"],
+    );
+    table.beside("… p50", "µs", native["p50"], through["p50"]);
+    table.beside("… p99", "µs", native["p99"], through["p99"]);
+}
+
+/// Bytes without end, and what they cost.
+pub(crate) fn bulk(table: &mut Table) {
+    if !table.wants("bulk") {
+        return;
+    }
+    let (area, server) = (area(), tcp::source(FOUR));
+    let relay = bare_relay(server.port());
+    let port = server.port();
+    for connections in [1, 64] {
+        let native = outside(&format!("bench-bulk {FOUR} {port} {connections} {SECONDS}"));
+        let bare = outside(&format!(
+            "bench-bulk {FOUR} {} {connections} {SECONDS}",
+            relay.port()
+        ));
+        let words = format!("bench-bulk origin.test {port} {connections} {SECONDS}");
+        // The shell stays, so that the run's own processes can be looked at when the bytes have passed.
+        let probe = holdfast_tests::probe::probe()
+            .expect("main asked for it")
+            .display();
+        let mut run = Run::new(&area, &Policy::origin(port))
+            .shell(&format!("{probe} {words}; echo over; read x"))
+            .held_input()
+            .start();
+        let said = run.expect("over");
+        let through = holdfast_tests::probe::answers(said.as_bytes());
+        let figure = |name: &str| through[name].parse::<f64>().expect("a number");
+        let seconds = processor(&ours(&run));
+        run.end_input();
+        run.finish().exited(1);
+        let what = format!("bulk, {connections} connections");
+        table.beside(&what, "GB/s", native["gbps"], figure("gbps"));
+        table.beside(
+            "… against a bare relay",
+            "GB/s",
+            bare["gbps"],
+            figure("gbps"),
+        );
+        let gibibytes = figure("bytes") / f64::from(1 << 30);
+        table.alone("… our processor time", "s/GiB", seconds / gibibytes);
+    }
+}
+
+/// Work that never leaves the sandbox.
+pub(crate) fn workload(table: &mut Table) {
+    if !table.wants("workload") {
+        return;
+    }
+    let area = area();
+    let directory = area.directory(&area.work().join("files"));
+    let words = [
+        format!("bench-files {} 20000", directory.display()),
+        "bench-forks 1000".to_owned(),
+    ];
+    for (words, what) in words.iter().zip(["file-heavy", "fork-heavy"]) {
+        let mut native = Vec::new();
+        let mut confined = Vec::new();
+        for _ in 0..TURNS {
+            native.push(outside(words)["ms"]);
+            confined.push(inside(&area, &Policy::offline(), words)["ms"]);
+        }
+        table.beside(
+            &format!("{what} workload"),
+            "ms",
+            middle(native),
+            middle(confined),
+        );
+    }
+}
+
+/// Proportional memory of our own processes while the workload sleeps.
+pub(crate) fn memory(table: &mut Table) {
+    if !table.wants("memory") {
+        return;
+    }
+    let (area, server) = (area(), tcp::echo(FOUR));
+    let mut run = Run::new(&area, &Policy::origin(server.port()))
+        .shell("echo ready; read x")
+        .held_input()
+        .start();
+    run.expect("ready");
+    let pss = |pid: &i32| {
+        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
+        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
+        let kilobytes = line.and_then(|it| it.trim().trim_end_matches(" kB").parse::<f64>().ok());
+        kilobytes.unwrap_or(0.0) / 1024.0
+    };
+    let each: Vec<f64> = ours(&run).iter().map(pss).collect();
+    for (figure, who) in each
+        .iter()
+        .zip(["keeper", "boundary", "launcher", "further"])
+    {
+        table.alone(
+            &format!("memory of the {who}, idle, proportional"),
+            "MiB",
+            *figure,
+        );
+    }
+    table.alone("memory, all", "MiB", each.iter().sum());
+    run.end_input();
+    run.finish().exited(1);
+}
+
+/// Descriptors of our own processes, whatever the root has in it.
+pub(crate) fn descriptors(table: &mut Table) {
+    if !table.wants("descriptors") {
+        return;
+    }
+    let area = area();
+    for entries in [0, 100, 1000] {
+        let root = area.directory(&area.root().join(format!("root-{entries}")));
+        area.directory(&root.join("bin"));
+        let probe = holdfast_tests::probe::probe().expect("main asked for it");
+        std::fs::copy(probe, root.join("bin/probe")).expect("copy the probe");
+        artefacts::open_to_all(&root.join("bin/probe"));
+        for number in 0..entries {
+            area.directory(&root.join(format!("top-{number}")));
+        }
+        let mut run = Run::plain(&area, ["run", "--cwd", "/", "--rootfs"])
+            .option(&root)
+            .command(["/bin/probe", "wait"])
+            .held_input()
+            .start();
+        run.expect("ready");
+        let open =
+            |pid: &i32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
+        for (pid, who) in ours(&run)
+            .iter()
+            .zip(["keeper", "boundary", "launcher", "further"])
+        {
+            let count = u32::try_from(open(pid)).map_or(f64::NAN, f64::from);
+            table.alone(
+                &format!("descriptors of the {who}, {entries} entries"),
+                "",
+                count,
+            );
+        }
+        run.end_input();
+        run.finish().exited(0);
+    }
+}
