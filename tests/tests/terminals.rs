@@ -81,9 +81,8 @@ fn a_shell_at_a_terminal_controls_its_jobs() {
     for area in everyone() {
         let words = [bash.to_str().expect("text"), "--norc", "-i"];
         let terminal = Terminal::start(at_terminal(&area).command(words), 24, 80);
-        terminal.send("PS1=; set +o emacs; stty -echo\r");
-        terminal.send("sleep 300\r");
-        terminal.send("echo not yet\r");
+        terminal.send("sh -c 'echo slee''ping; exec sleep 300'\r");
+        terminal.expect("sleeping");
         terminal.send("\x1a");
         terminal.expect("Stopped");
         terminal.send("jobs; bg; kill %1; wait; echo job-$((40+2))\r");
