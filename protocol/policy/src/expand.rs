@@ -148,6 +148,16 @@ fn list(items: impl IntoIterator<Item = String>) -> String {
     items.into_iter().collect::<Vec<_>>().join(", ")
 }
 
+/// A YAML scalar, quoted if it has to be.
+pub(crate) fn scalar(text: &str) -> String {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'/' | b'.' | b'_' | b'-' | b'+');
+    if text.starts_with('/') && text.bytes().all(plain) {
+        text.to_owned()
+    } else {
+        quoted(text)
+    }
+}
+
 /// A double-quoted YAML scalar.
 fn quoted(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);

@@ -6,7 +6,6 @@ use std::net::IpAddr;
 use serde::Serialize;
 
 use crate::address::{Class, canonical};
-use crate::host::Host;
 use crate::policy::Policy;
 use crate::request::{Destination, Request};
 use crate::rule::{Endpoint, Enforcement, Rule};
@@ -82,13 +81,7 @@ impl Policy {
         let addresses = judged.collect();
         let slots: Vec<_> = match &host {
             Destination::Name(name) => self.index.by_name(name).collect(),
-            Destination::Address(address) => self
-                .index
-                .by_address(*address)
-                .filter(|slot| {
-                    slot.endpoint.host != Host::Addresses || slot.endpoint.lists(*address)
-                })
-                .collect(),
+            Destination::Address(address) => self.index.by_address(*address).collect(),
         };
         let considered = slots
             .into_iter()

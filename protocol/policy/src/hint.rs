@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use crate::address::{Class, canonical};
 use crate::cidr::Cidr;
-use crate::host::Host;
-use crate::name::Name;
+use crate::expand::scalar;
 use crate::request::{Destination, Request};
 use crate::rule::{Endpoint, Ports, Rule};
 use crate::verdict::{Allowed, Reason};
@@ -29,6 +28,7 @@ pub(crate) fn for_rule(
             )
         }
         (Reason::BinaryNotAllowed, _, Some(path)) => {
+            let path = scalar(path);
             format!("add `{{path: {path}}}` to `binaries` of rule `{key}`")
         }
         _ => format!(
@@ -96,43 +96,3 @@ pub(crate) fn for_address(
         _ => for_refused(address, class),
     }
 }
-
-/// The rule with the host that looks most like the one asked for, if any does.
-pub(crate) fn nearest_rule<'r>(
-    rules: &'r [Rule],
-    destination: &Destination,
-) -> Option<(&'r Rule, &'r Endpoint)> {
-    let Destination::Name(name) = destination else {
-        return None;
-    };
-    rules
-        .iter()
-        .flat_map(|rule| {
-            rule.endpoints
-                .iter()
-                .map(move |endpoint| (rule, &**endpoint))
-        })
-        .filter_map(|(rule, endpoint)| Some((distance(name, &endpoint.host)?, (rule, endpoint))))
-        .min_by_key(|(distance, _)| *distance)
-        .map(|(_, near)| near)
-}
-
-/// How far a name is from a host that it does not match; `None` if they have nothing in common.
-fn distance(name: &Name, host: &Host) -> Option<usize> {
-    let other = match host {
-        Host::Exact(other) => other,
-        Host::Wildcard(wildcard) => wildcard.domain(),
-        Host::Address(_) | Host::Addresses => return None,
-    };
-    let (a, b) = (name.as_str(), other.as_str());
-    let same_owner = psl::domain_str(a).is_some_and(|owner| psl::domain_str(b) == Some(owner));
-    if same_owner {
-        return Some(0);
-    }
-    // A slip of the hand: the edit distance is only worth its time between names of nearly the same length.
-    (a.len().abs_diff(b.len()) <= SLIPS)
-        .then(|| strsim::osa_distance(a, b))
-        .filter(|slips| *slips <= SLIPS)
-}
-
-const SLIPS: usize = 2;

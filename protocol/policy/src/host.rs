@@ -38,6 +38,15 @@ enum Head {
 }
 
 impl Host {
+    /// The name that is written, or the domain above its wildcard.
+    pub(crate) fn domain(&self) -> Option<&Name> {
+        match self {
+            Self::Exact(name) => Some(name),
+            Self::Wildcard(wildcard) => Some(&wildcard.domain),
+            Self::Address(_) | Self::Addresses => None,
+        }
+    }
+
     pub(crate) fn parse(text: &str) -> Result<Self, Complaint> {
         if text.is_empty() {
             return Err(Complaint::new(

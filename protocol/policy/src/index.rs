@@ -17,6 +17,8 @@ pub(crate) struct Index {
     address: HashMap<IpAddr, Vec<Slot>>,
     /// Those without a host.
     addresses: Vec<Slot>,
+    /// The first that names a host of somebody, by the domain that this somebody has registered.
+    owner: HashMap<Box<str>, Slot>,
 }
 
 /// An endpoint and the place of its rule in the policy.
@@ -35,6 +37,12 @@ impl Index {
                     rule,
                     endpoint: Arc::clone(endpoint),
                 };
+                if let Some(domain) = endpoint.host.domain() {
+                    index
+                        .owner
+                        .entry(owner(domain).into())
+                        .or_insert_with(|| slot.clone());
+                }
                 match &endpoint.host {
                     Host::Exact(name) => index.exact.entry(name.clone()).or_default().push(slot),
                     Host::Wildcard(wildcard) => {
@@ -71,12 +79,82 @@ impl Index {
         }))
     }
 
-    /// The endpoints that write the canonical `address`, then those without a host, whichever range they list.
+    /// The endpoints that write the canonical `address`, then those without a host that list it.
     pub(crate) fn by_address(&self, address: IpAddr) -> impl Iterator<Item = &Slot> {
-        self.address
-            .get(&address)
-            .into_iter()
-            .flatten()
-            .chain(&self.addresses)
+        let exact = self.address.get(&address).into_iter().flatten();
+        exact.chain(
+            self.addresses
+                .iter()
+                .filter(move |slot| slot.endpoint.lists(address)),
+        )
+    }
+
+    /// The endpoint whose host looks most like `name`, which none is for: one of the same owner, or one that is a slip
+    /// of the hand away.
+    pub(crate) fn nearest(&self, name: &Name) -> Option<&Slot> {
+        let misspelt = || {
+            let like = self
+                .exact
+                .iter()
+                .filter(|(host, _)| one_slip(host.as_str(), name.as_str()));
+            like.filter_map(|(_, slots)| slots.first())
+                .min_by_key(|slot| slot.rule)
+        };
+        self.owner.get(owner(name)).or_else(misspelt)
+    }
+}
+
+/// The domain that somebody has registered, under which `name` is.
+fn owner(name: &Name) -> &str {
+    psl::domain_str(name.as_str()).unwrap_or(name.as_str())
+}
+
+/// Whether one letter is missing, too many, another, or two neighbours are swapped.
+fn one_slip(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let start = a.iter().zip(b).take_while(|(x, y)| x == y).count();
+    let (a, b) = (&a[start..], &b[start..]);
+    let end = a
+        .iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(x, y)| x == y)
+        .count();
+    match (&a[..a.len() - end], &b[..b.len() - end]) {
+        ([], [_]) | ([_], [] | [_]) => true,
+        ([first, second], [third, last]) => first == last && second == third,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_slip_is_a_letter_missing_added_changed_or_swapped_with_its_neighbour() {
+        for slip in [
+            "orgin.test",
+            "origgin.test",
+            "orifin.test",
+            "roigin.test",
+            "origin.tests",
+            "xorigin.test",
+        ] {
+            assert!(
+                one_slip("origin.test", slip) && one_slip(slip, "origin.test"),
+                "{slip}"
+            );
+        }
+        for other in [
+            "origin.test",
+            "orgn.test",
+            "ogirin.test",
+            "nigiro.test",
+            "test",
+            "",
+        ] {
+            assert!(!one_slip("origin.test", other), "{other}");
+        }
     }
 }

@@ -3,9 +3,8 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::{Class, canonical};
+use crate::address::{Class, SYNTHETIC, canonical};
 use crate::hint;
-use crate::host::Host;
 use crate::index::Slot;
 use crate::name::Name;
 use crate::policy::Policy;
@@ -21,11 +20,7 @@ impl Policy {
         let verdict = match &request.destination {
             Destination::Name(name) => self.weigh(self.index.by_name(name), request),
             Destination::Address(address) => {
-                let address = canonical(*address);
-                let slots = self.index.by_address(address);
-                let fits =
-                    |s: &&Slot| s.endpoint.host != Host::Addresses || s.endpoint.lists(address);
-                self.weigh(slots.filter(fits), request)
+                self.weigh(self.index.by_address(canonical(*address)), request)
             }
         };
         match (verdict, &request.destination) {
@@ -147,6 +142,16 @@ impl Policy {
         if let Destination::Address(address) = request.destination {
             let address = canonical(address);
             let class = Class::of(address);
+            if SYNTHETIC.iter().any(|range| range.contains(address)) {
+                let hint = format!(
+                    "{address} stands for no name that was looked up in this sandbox: look it up again"
+                );
+                return Denied {
+                    reason: Reason::HostNotAllowed,
+                    nearest: None,
+                    hint,
+                };
+            }
             if class.is_refused_always() {
                 let hint = hint::for_refused(address, class);
                 return Denied {
@@ -156,7 +161,11 @@ impl Policy {
                 };
             }
         }
-        let nearest = hint::nearest_rule(&self.rules, &request.destination);
+        let nearest = match &request.destination {
+            Destination::Name(name) => self.index.nearest(name),
+            Destination::Address(_) => None,
+        };
+        let nearest = nearest.map(|slot| (&self.rules[slot.rule], &*slot.endpoint));
         let hint = hint::for_host(nearest, request);
         Denied {
             reason: Reason::HostNotAllowed,
@@ -168,7 +177,7 @@ impl Policy {
 
 /// How close the rules came; the later ones are closer.
 #[derive(Clone, Copy)]
-pub(crate) enum Miss<'s> {
+enum Miss<'s> {
     Host,
     Port(&'s Slot),
     Binary(&'s Slot),

@@ -7,7 +7,6 @@ use crate::address::canonical;
 use crate::document::{self, Fields, Keys, Place};
 use crate::filesystem::{self, Compatibility, Filesystem};
 use crate::glob::Glob;
-use crate::host::Host;
 use crate::index::Index;
 use crate::name::Name;
 use crate::network;
@@ -115,12 +114,8 @@ impl Policy {
     /// Whether a rule names this very address at this port, by `host` or by `allowed_ips` without a host. Where it is
     /// a loopback address, the host's own is meant, and not the sandbox's.
     pub fn captures(&self, address: IpAddr, port: u16) -> bool {
-        let address = canonical(address);
-        self.index.by_address(address).any(|slot| {
-            let endpoint = &slot.endpoint;
-            let meant = endpoint.host != Host::Addresses || endpoint.lists(address);
-            meant && endpoint.ports.contains(port)
-        })
+        let mut slots = self.index.by_address(canonical(address));
+        slots.any(|slot| slot.endpoint.ports.contains(port))
     }
 
     /// The same policy for a world in which `target` says where symbolic links end: a rule for `/usr/bin/python3` is

@@ -87,9 +87,9 @@ impl Findings {
             file: self.file.clone(),
             line: mark.line,
             column: mark.column,
-            path: path.to_owned(),
-            message,
-            suggestion,
+            path: printable(path),
+            message: printable(&message),
+            suggestion: suggestion.as_deref().map(printable),
         });
     }
 
@@ -170,12 +170,40 @@ pub(crate) fn nearest<'k>(
         .or_else(|| longer.min_by_key(|k| k.len()))
 }
 
+/// What a terminal shows and does not obey, and no more of it than fits on one.
+fn printable(text: &str) -> String {
+    let mut shown: String = text.chars().take(MAX_SHOWN).collect();
+    if shown.len() < text.len() {
+        shown.push('…');
+    }
+    if shown.contains(char::is_control) {
+        shown = shown
+            .chars()
+            .flat_map(|c| {
+                if c.is_control() {
+                    c.escape_default().collect()
+                } else {
+                    vec![c]
+                }
+            })
+            .collect();
+    }
+    shown
+}
+
+const MAX_SHOWN: usize = 1_000;
 /// Nobody reads more at once.
 const MAX_PROBLEMS: usize = 100;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_document_says_does_not_reach_the_terminal_as_a_command() {
+        assert_eq!(printable("a\u{1b}[2J\n"), "a\\u{1b}[2J\\n");
+        assert_eq!(printable(&"x".repeat(5_000)).chars().count(), 1_001);
+    }
 
     #[test]
     fn the_nearest_word_is_the_one_that_was_probably_meant() {

@@ -173,6 +173,31 @@ fn a_name_is_admitted_if_some_rule_could_be_for_it() {
 }
 
 #[test]
+fn an_address_that_stands_for_no_name_is_denied_as_such() {
+    let denied = denied(&policy(TWO), "198.18.7.7", 443, &curl());
+    assert!(
+        denied.hint.contains("stands for no name"),
+        "{}",
+        denied.hint
+    );
+}
+
+#[test]
+fn a_hint_quotes_what_yaml_would_read_otherwise() {
+    let denied = denied(
+        &policy(TWO),
+        "origin.test",
+        443,
+        &Identity::of("/opt/my app: x"),
+    );
+    assert!(
+        denied.hint.contains(r#"`{path: "/opt/my app: x"}`"#),
+        "{}",
+        denied.hint
+    );
+}
+
+#[test]
 fn the_nearest_rule_is_of_the_same_owner_or_a_slip_of_the_hand_away() {
     let policy = policy(TWO);
     let nearest = |host: &str| denied(&policy, host, 443, &curl()).nearest;
@@ -378,7 +403,12 @@ resolver: {hosts: {origin.cdn.test: [127.0.0.1]}}
     assert!(shown("a.cdn.test", "192.0.1.1") && !shown("a.cdn.test", "10.0.0.5"));
     assert!(shown("a.lan.test", "10.1.2.3") && !shown("a.lan.test", "192.0.1.1"));
     assert!(shown("origin.cdn.test", "127.0.0.1") && !shown("a.cdn.test", "127.0.0.1"));
-    for refused in ["169.254.169.254", "::ffff:127.0.0.1", "64:ff9b::a9fe:a9fe", "::"] {
+    for refused in [
+        "169.254.169.254",
+        "::ffff:127.0.0.1",
+        "64:ff9b::a9fe:a9fe",
+        "::",
+    ] {
         assert!(!shown("db.test", refused), "{refused}");
     }
     assert!(!shown("other.test", "192.0.1.1"));
