@@ -39,7 +39,7 @@ pub struct Tally {
 
 /// An audit file that could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("open audit file {}", path.display())]
+#[error("open {}", path.display())]
 pub struct Unopened {
     path: PathBuf,
     source: io::Error,

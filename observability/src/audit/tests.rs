@@ -123,7 +123,7 @@ fn closing_a_trail_that_was_never_started_does_not_wait() {
 fn a_file_that_cannot_be_opened_is_named() {
     let error = Audit::file(Path::new("/nowhere/audit.jsonl")).expect_err("no such directory");
 
-    assert_eq!(error.to_string(), "open audit file /nowhere/audit.jsonl");
+    assert_eq!(error.to_string(), "open /nowhere/audit.jsonl");
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! The command line: what can be written, and what is said when it is wrong.
+
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::error::ErrorKind;
+use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
+use holdfast_observability as observability;
+
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
+use crate::output::Format;
+use crate::{completions, doctor, policy, run, version};
+
+mod values;
+
+/// Runs long-lived agents in a truthful, self-healing sandbox.
+#[derive(Debug, Parser)]
+#[command(name = "holdfast", version, disable_help_subcommand = true)]
+pub(crate) struct Cli {
+    /// Say nothing on stderr but errors
+    #[arg(short, long, global = true)]
+    pub(crate) quiet: bool,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Run one program in a sandbox, in the foreground; exits with its status
+    Run(Run),
+    /// Check policies, and ask what they say
+    Policy {
+        #[command(subcommand)]
+        command: Policy,
+    },
+    /// Tell what this host can enforce, and how to fix what it cannot
+    Doctor(Output),
+    /// Print what a shell needs to complete this command line
+    Completions {
+        /// The shell
+        shell: Shell,
+    },
+    /// Say which version this is
+    Version(Output),
+}
+
+/// How the result looks.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct Output {
+    /// Print the result as text or as one JSON document
+    #[arg(short, long = "output", value_name = "FORMAT", default_value = "text")]
+    pub(crate) output: Format,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Run {
+    /// What the program may do; without it: system directories read-only, the working directory and a private /tmp
+    /// read-write, no network
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+    /// Name of the sandbox, in audit records
+    #[arg(long, value_name = "N", value_parser = values::name)]
+    pub(crate) name: Option<String>,
+    /// Start the view from this directory instead of the host's root
+    #[arg(long, value_name = "DIR")]
+    pub(crate) rootfs: Option<PathBuf>,
+    /// Working directory of the program; the caller's if not given
+    #[arg(long, value_name = "D")]
+    pub(crate) cwd: Option<PathBuf>,
+    /// Set a variable of the program's environment, or pass the caller's value of K
+    #[arg(long, value_name = "K=V|K")]
+    pub(crate) env: Vec<OsString>,
+    /// Give the program a terminal, even when ours is none
+    #[arg(short = 't', long = "terminal")]
+    pub(crate) terminal: bool,
+    /// End the program and all that it started after this long: 500ms, 30s, 5m, 2h
+    #[arg(long, value_name = "D", value_parser = values::duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What happens to the program while its keeper is away; the policy's word if not given
+    #[arg(long, value_name = "WHAT")]
+    pub(crate) on_link_loss: Option<OnLinkLoss>,
+    /// Append one JSON line per verdict to this file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) audit: Option<PathBuf>,
+    /// Log to stderr from this level on: off, error, warn, info, debug, trace; warn if not given
+    #[arg(long, value_name = "LEVEL", conflicts_with = "quiet")]
+    pub(crate) log_level: Option<observability::Level>,
+    /// Log as text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub(crate) log_format: observability::Format,
+    /// The program and its arguments, passed as they are; no shell
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum OnLinkLoss {
+    /// The program goes on computing
+    Continue,
+    /// The program is stopped until the keeper is back
+    Freeze,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Policy {
+    /// Report every problem of each file, or its rules in full
+    Check {
+        /// Policy files
+        #[arg(required = true, value_name = "FILE")]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        output: Output,
+    },
+    /// Say what a policy says about one connection, and why
+    Explain(Explain),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Explain {
+    /// The policy to ask
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: PathBuf,
+    /// Name or address to connect to
+    #[arg(long, value_name = "H")]
+    pub(crate) host: String,
+    /// Port to connect to
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) port: u16,
+    /// Executable that connects; without it only rules that name no binaries apply
+    #[arg(long, value_name = "B")]
+    pub(crate) binary: Option<String>,
+    /// Method of the request
+    #[arg(long, value_name = "M")]
+    pub(crate) method: Option<String>,
+    /// Path of the request
+    #[arg(long, value_name = "P")]
+    pub(crate) path: Option<String>,
+    #[command(flatten)]
+    pub(crate) output: Output,
+}
+
+/// Reads the arguments, the program's own name first. `None`: they asked for help or the version, which is told.
+pub(crate) fn parse(arguments: &[OsString]) -> Result<Option<Cli>, Failure> {
+    let parsed = Cli::command()
+        .try_get_matches_from(arguments)
+        .and_then(|matches| Cli::from_arg_matches(&matches));
+    match parsed {
+        Ok(cli) => Ok(Some(cli)),
+        Err(error) if error.use_stderr() => Err(usage(&error, arguments)),
+        Err(asked) => {
+            let printed = asked.print().and_then(|()| io::stdout().flush());
+            printed.map_err(|error| Failure::output(&error))?;
+            Ok(None)
+        }
+    }
+}
+
+/// Hands over to the command.
+pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
+    match cli.command {
+        Command::Run(arguments) => run::run(arguments, config, cli.quiet),
+        Command::Policy { command } => match command {
+            Policy::Check { files, output } => policy::check(&files, output.output),
+            Policy::Explain(question) => policy::explain(&question),
+        },
+        Command::Doctor(output) => doctor::doctor(output.output),
+        Command::Completions { shell } => completions::completions(shell),
+        Command::Version(output) => version::version(output.output),
+    }
+}
+
+/// Whether a JSON document was asked for; needed where the arguments as a whole make no sense.
+pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
+    let ours = || arguments.iter().take_while(|argument| *argument != "--");
+    let whole = ours().any(|argument| {
+        ["-ojson", "-o=json", "--output=json"]
+            .iter()
+            .any(|form| argument == form)
+    });
+    let split = ours()
+        .zip(ours().skip(1))
+        .any(|(flag, value)| (flag == "-o" || flag == "--output") && value == "json");
+    whole || split
+}
+
+fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
+    let failure = Failure::new(Kind::Usage, error.render().to_string());
+    let running = arguments.get(1).map(OsString::as_os_str) == Some(OsStr::new("run"));
+    let incomplete = matches!(
+        error.kind(),
+        ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument
+    );
+    let separated = arguments.iter().any(|argument| argument == "--");
+    if running && incomplete && !separated {
+        return failure.hint("the program stands after `--`: holdfast run [OPTION]… -- CMD [ARG]…");
+    }
+    failure
+}
+
+#[cfg(test)]
+mod tests;

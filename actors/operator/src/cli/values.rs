@@ -1,0 +1,87 @@
+//! The values of the command line: names and durations.
+
+use std::time::Duration;
+
+/// A sandbox's name: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`.
+pub(super) fn name(text: &str) -> Result<String, String> {
+    let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    if let Some(stranger) = text.chars().find(|c| !known(*c)) {
+        return Err(format!(
+            "{stranger:?} cannot stand in a name: use a-z, 0-9 and -"
+        ));
+    }
+    if text.is_empty() || text.len() > 63 {
+        return Err("a name has 1 to 63 characters".into());
+    }
+    if text.starts_with('-') || text.ends_with('-') {
+        return Err("a name starts and ends with a letter or a digit".into());
+    }
+    Ok(text.to_owned())
+}
+
+/// A duration with its unit: `500ms`, `30s`, `5m`, `2h`. Longer than zero.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let split = text
+        .find(|c: char| !c.is_ascii_digit())
+        .unwrap_or(text.len());
+    let (number, unit) = text.split_at(split);
+    if number.is_empty() {
+        return Err("expected a whole number and a unit: 500ms, 30s, 5m, 2h".into());
+    }
+    let number: u64 = number.parse().map_err(|_too_large| "too long".to_owned())?;
+    let milliseconds = match unit {
+        "ms" => Some(number),
+        "s" => number.checked_mul(1000),
+        "m" => number.checked_mul(60_000),
+        "h" => number.checked_mul(3_600_000),
+        "" => return Err(format!("say the unit: {number}s, {number}m or {number}ms")),
+        _ => return Err(format!("{unit:?} is no unit: use ms, s, m or h")),
+    };
+    match milliseconds {
+        Some(0) => Err("must be longer than zero".into()),
+        Some(milliseconds) if milliseconds <= LONGEST => Ok(Duration::from_millis(milliseconds)),
+        Some(_) | None => Err("too long: at most ten years".into()),
+    }
+}
+
+/// Ten years: beyond it somebody has mistyped, and timers have limits too.
+const LONGEST: u64 = 10 * 366 * 24 * 3_600_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_have_a_unit() {
+        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
+        assert_eq!(duration("30s"), Ok(Duration::from_secs(30)));
+        assert_eq!(duration("5m"), Ok(Duration::from_mins(5)));
+        assert_eq!(duration("2h"), Ok(Duration::from_hours(2)));
+    }
+
+    #[test]
+    fn a_wrong_duration_says_how_to_write_it() {
+        let error = |text| duration(text).expect_err("is wrong");
+
+        assert_eq!(error("30"), "say the unit: 30s, 30m or 30ms");
+        assert_eq!(error("3x"), "\"x\" is no unit: use ms, s, m or h");
+        assert_eq!(error("0s"), "must be longer than zero");
+        assert_eq!(error("99999999999h"), "too long: at most ten years");
+        assert_eq!(error("99999999999999999999s"), "too long");
+        for text in ["", "s", "-1s", "1.5s", "é"] {
+            assert!(error(text).starts_with("expected a whole number") || text == "1.5s");
+        }
+    }
+
+    #[test]
+    fn names_are_lower_case_labels() {
+        let longest = "a".repeat(63);
+        for text in ["a", "qa-1", "0", longest.as_str()] {
+            assert_eq!(name(text).as_deref(), Ok(text));
+        }
+        let too_long = "a".repeat(64);
+        for text in ["", "-a", "a-", "A", "a_b", "a.b", "ä", too_long.as_str()] {
+            assert!(name(text).is_err(), "{text} was taken");
+        }
+    }
+}

@@ -1,0 +1,226 @@
+//! What each feature of the kernel is needed for, and how to get it.
+
+use holdfast_kernel::probe::{Feature, Findings, Outcome};
+use nix::errno::Errno;
+
+use super::Check;
+use super::host::Host;
+use super::settings::remedy;
+
+/// One check for each feature.
+pub(super) fn checks(findings: &Findings, host: &Host) -> Vec<Check> {
+    let check = |feature| {
+        let meaning = Meaning::of(feature);
+        let outcome = findings.of(feature);
+        let present = outcome == Outcome::Works;
+        Check {
+            name: meaning.name,
+            present,
+            required: meaning.required,
+            detail: detail(feature, findings),
+            needed_for: meaning.needed_for,
+            remedy: remedy(present, || advice(feature, outcome, host)),
+        }
+    };
+    Feature::ALL.into_iter().map(check).collect()
+}
+
+struct Meaning {
+    name: &'static str,
+    required: bool,
+    needed_for: &'static str,
+}
+
+impl Meaning {
+    const fn required(name: &'static str, needed_for: &'static str) -> Self {
+        Self {
+            name,
+            required: true,
+            needed_for,
+        }
+    }
+
+    const fn better(name: &'static str, needed_for: &'static str) -> Self {
+        Self {
+            name,
+            required: false,
+            needed_for,
+        }
+    }
+
+    const fn of(feature: Feature) -> Self {
+        match feature {
+            Feature::UserNamespace => {
+                Self::required("user namespace", "everything else, without being root")
+            }
+            Feature::MountNamespace => Self::required(
+                "mount namespace",
+                "showing the program only the files of its policy",
+            ),
+            Feature::NetworkNamespace => {
+                Self::required("network namespace", "a network with no way out")
+            }
+            Feature::IpcNamespace => {
+                Self::required("ipc namespace", "keeping the host's shared memory apart")
+            }
+            Feature::UtsNamespace => Self::required("uts namespace", "a host name of its own"),
+            Feature::PidNamespace => Self::required(
+                "pid namespace",
+                "hiding other processes, and ending all of the sandbox's at once",
+            ),
+            Feature::Proc => Self::required("private /proc", "a /proc that shows the sandbox only"),
+            Feature::AnyIpv4 => {
+                Self::required("capture of IPv4", "bringing every connect to the proxy")
+            }
+            Feature::AnyIpv6 => Self::better(
+                "capture of IPv6",
+                "bringing every IPv6 connect to the proxy",
+            ),
+            Feature::UdpRule => Self::required(
+                "rule by protocol",
+                "refusing UDP at once, so that QUIC falls back to TCP",
+            ),
+            Feature::SockDiag => {
+                Self::required("sock_diag", "knowing which program a connection belongs to")
+            }
+            Feature::Landlock => Self::required(
+                "Landlock",
+                "a second, independent lock on files and signals",
+            ),
+            Feature::Listener => Self::required(
+                "seccomp listener",
+                "asking the broker before a connect happens, and telling every refusal",
+            ),
+            Feature::WaitKillable => Self::required(
+                "WAIT_KILLABLE_RECV",
+                "connects that signals do not break off halfway",
+            ),
+            Feature::SyncWakeUp => Self::better("SYNC_WAKE_UP", "connects at half the cost"),
+            Feature::Clone3 => Self::required("clone3", "holding a process from its first moment"),
+            Feature::PidfdOpen => Self::required("pidfd_open", "looking at the one who connects"),
+            Feature::PidfdThread => Self::better(
+                "PIDFD_THREAD",
+                "knowing the program behind a connect of any of its threads",
+            ),
+            Feature::PidfdGetfd => {
+                Self::required("pidfd_getfd", "knowing which socket a program connects")
+            }
+            Feature::ReadMemory => Self::required(
+                "process_vm_readv",
+                "knowing the address a program connects to before it does",
+            ),
+            Feature::Ipv6 => Self::better("IPv6 sockets", "programs that connect over IPv6"),
+        }
+    }
+}
+
+fn detail(feature: Feature, findings: &Findings) -> String {
+    match (findings.of(feature), feature, findings.landlock) {
+        (Outcome::Works, Feature::Landlock, Some(landlock)) => {
+            format!("ABI {}, errata {:#x}", landlock.abi, landlock.errata)
+        }
+        (Outcome::Works, _, _) => String::new(),
+        (Outcome::Fails(errno), _, _) => format!("{errno:?}: {}", errno.desc()),
+        (Outcome::Untried, _, _) => "not tried: it rests on something that is missing".into(),
+    }
+}
+
+pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String {
+    let Outcome::Fails(errno) = outcome else {
+        return "get what is missing above it first".into();
+    };
+    match feature {
+        Feature::UserNamespace => user_namespace(errno, host),
+        Feature::MountNamespace
+        | Feature::NetworkNamespace
+        | Feature::IpcNamespace
+        | Feature::UtsNamespace
+        | Feature::PidNamespace => namespace(errno, host),
+        Feature::Proc => "in a container: run it with an unmasked /proc \
+             (docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked)"
+            .into(),
+        Feature::AnyIpv4 | Feature::UdpRule => {
+            "use a kernel with CONFIG_IP_MULTIPLE_TABLES (Linux 4.17 or later for rules by protocol)"
+                .into()
+        }
+        Feature::AnyIpv6 | Feature::Ipv6 => {
+            "boot without ipv6.disable=1; without IPv6 everything else works".into()
+        }
+        Feature::SockDiag => "load the modules inet_diag and tcp_diag".into(),
+        Feature::Landlock => landlock(errno),
+        Feature::Listener if host.filtered => CONTAINER_FILTER.into(),
+        Feature::Listener => "use a kernel with CONFIG_SECCOMP_FILTER (Linux 5.0 or later)".into(),
+        Feature::WaitKillable => newer("5.19"),
+        Feature::SyncWakeUp => newer("6.6"),
+        Feature::Clone3 | Feature::PidfdOpen => system_call("5.3", host),
+        Feature::PidfdThread => newer("6.9"),
+        Feature::PidfdGetfd => system_call("5.6", host),
+        Feature::ReadMemory => "set kernel.yama.ptrace_scope to 0 or 1, use a kernel with \
+             CONFIG_CROSS_MEMORY_ATTACH, and allow the call in the container's seccomp profile"
+            .into(),
+    }
+}
+
+fn user_namespace(errno: Errno, host: &Host) -> String {
+    let advice = if host.max_user_namespaces == Some(0) {
+        "sysctl -w user.max_user_namespaces=15000"
+    } else if host.unprivileged_userns_clone == Some(0) {
+        "sysctl -w kernel.unprivileged_userns_clone=1"
+    } else if host.apparmor_restrict_userns == Some(1) {
+        APPARMOR
+    } else if errno == Errno::ENOSPC {
+        "raise user.max_user_namespaces: all that are allowed are in use"
+    } else if errno == Errno::EINVAL {
+        "use a kernel with CONFIG_USER_NS"
+    } else if host.filtered {
+        CONTAINER_FILTER
+    } else {
+        "run outside a chroot, and allow user namespaces to this user"
+    };
+    advice.into()
+}
+
+fn namespace(errno: Errno, host: &Host) -> String {
+    let advice = if errno == Errno::EINVAL {
+        "use a kernel with all namespaces (CONFIG_NAMESPACES)"
+    } else if errno == Errno::ENOSPC {
+        "raise the limits under /proc/sys/user (max_*_namespaces)"
+    } else if host.apparmor_restrict_userns == Some(1) {
+        APPARMOR
+    } else if host.filtered {
+        CONTAINER_FILTER
+    } else {
+        "allow it to this user: a security module of this host refuses it"
+    };
+    advice.into()
+}
+
+fn landlock(errno: Errno) -> String {
+    let advice = if errno == Errno::EOPNOTSUPP {
+        "boot with landlock in the list of security modules: lsm=landlock,…"
+    } else if errno == Errno::EPERM {
+        CONTAINER_FILTER
+    } else {
+        "use Linux 5.13 or later with CONFIG_SECURITY_LANDLOCK"
+    };
+    advice.into()
+}
+
+fn newer(version: &str) -> String {
+    format!("use Linux {version} or later")
+}
+
+fn system_call(version: &str, host: &Host) -> String {
+    if host.filtered {
+        CONTAINER_FILTER.into()
+    } else {
+        newer(version)
+    }
+}
+
+const APPARMOR: &str = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or install an \
+     AppArmor profile for holdfast with the line `userns,`";
+
+const CONTAINER_FILTER: &str = "the seccomp profile that this process runs under refuses it: in a \
+     container, run with a profile that allows it (docker: --security-opt seccomp=unconfined; \
+     Kubernetes: seccompProfile: Unconfined)";

@@ -1,0 +1,259 @@
+//! Why a command did not do what it was asked for: one sentence for people, one document for programs, one exit code.
+
+use std::error::Error;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+
+/// A command that ended without its result.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    kind: Kind,
+    /// Particulars for people, before the message.
+    lines: Vec<String>,
+    message: String,
+    hint: Option<String>,
+    details: Value,
+}
+
+/// What sort of failure it is. It decides the exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// The command line is wrong.
+    Usage,
+    /// A policy is wrong in itself.
+    PolicyInvalid,
+    /// A file that was named is not there or cannot be read.
+    Unreadable,
+    /// This host cannot do what was asked.
+    HostUnsupported,
+    /// The program was not found.
+    ProgramNotFound,
+    /// The program was found and cannot be executed.
+    ProgramNotExecutable,
+    /// The time limit passed.
+    TimedOut,
+    /// A signal ended us before there was anything to forward it to.
+    Interrupted(i32),
+    /// A result could not be written.
+    OutputFailed,
+    /// Whoever read our output has gone.
+    OutputClosed,
+    /// Something of our own failed.
+    Internal,
+}
+
+impl Failure {
+    /// A failure with one sentence about it: lower case, a bare verb phrase.
+    pub(crate) fn new(kind: Kind, message: impl Into<String>) -> Self {
+        Self {
+            kind,
+            lines: Vec::new(),
+            message: message.into(),
+            hint: None,
+            details: json!({}),
+        }
+    }
+
+    /// A failure whose sentence is `message` and the whole chain of its cause.
+    pub(crate) fn caused(kind: Kind, message: impl Into<String>, cause: &dyn Error) -> Self {
+        Self::new(kind, format!("{}: {}", message.into(), chain(cause)))
+    }
+
+    /// The same with what to do about it.
+    pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    /// The same with particulars for people, a line each.
+    pub(crate) fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        self.lines.extend(lines);
+        self
+    }
+
+    /// The same with particulars for programs.
+    pub(crate) fn details(mut self, details: Value) -> Self {
+        self.details = details;
+        self
+    }
+
+    /// A result that could not be written.
+    pub(crate) fn output(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            Self::new(Kind::OutputClosed, "write to stdout: nobody reads it")
+        } else {
+            Self::caused(Kind::OutputFailed, "write to stdout", error)
+        }
+    }
+
+    /// Its sentence.
+    pub(crate) fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// What kind it is.
+    #[cfg(test)]
+    pub(crate) fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    /// Tells people on stderr and, where a document was asked for, programs on stdout. Answers the exit code.
+    ///
+    /// `quiet` leaves the hint out.
+    pub(crate) fn tell(&self, document: bool, quiet: bool) -> ExitCode {
+        if self.kind != Kind::OutputClosed {
+            // When stderr is gone too, the exit code is all that is left.
+            let _unheard = io::stderr().write_all(self.text(quiet).as_bytes());
+            if document && self.kind != Kind::OutputFailed {
+                let _unheard = writeln!(io::stdout(), "{}", self.document());
+            }
+        }
+        ExitCode::from(self.kind.exit())
+    }
+
+    fn text(&self, quiet: bool) -> String {
+        // The parser of the command line words its own.
+        let prefix = if self.kind == Kind::Usage && self.message.starts_with("error:") {
+            ""
+        } else {
+            "holdfast: "
+        };
+        let mut text = String::new();
+        for line in &self.lines {
+            let _infallible = writeln!(text, "{line}");
+        }
+        let _infallible = writeln!(text, "{prefix}{}", self.message.trim_end());
+        if let Some(hint) = self.hint.as_ref().filter(|_| !quiet) {
+            let _infallible = writeln!(text, "  hint: {hint}");
+        }
+        text
+    }
+
+    /// `{"error":{"code","message","reason","details","retryAfterMs"}}`
+    fn document(&self) -> Value {
+        let (code, reason) = self.kind.names();
+        let mut details = self.details.clone();
+        if let (Some(hint), Some(details)) = (&self.hint, details.as_object_mut()) {
+            details.insert("hint".into(), hint.as_str().into());
+        }
+        json!({"error": {
+            "code": code,
+            "message": self.message.trim_end(),
+            "reason": reason,
+            "details": details,
+            "retryAfterMs": null,
+        }})
+    }
+}
+
+impl Kind {
+    /// The exit code that scripts see.
+    pub(crate) fn exit(self) -> u8 {
+        match self {
+            Self::Usage | Self::PolicyInvalid => 2,
+            Self::Unreadable | Self::HostUnsupported | Self::OutputFailed | Self::Internal => 125,
+            Self::ProgramNotExecutable => 126,
+            Self::ProgramNotFound => 127,
+            Self::TimedOut => 124,
+            Self::Interrupted(signal) => by_signal(signal),
+            Self::OutputClosed => by_signal(SIGPIPE),
+        }
+    }
+
+    /// The canonical code (as gRPC has them) and the reason.
+    fn names(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Usage => ("INVALID_ARGUMENT", "Usage"),
+            Self::PolicyInvalid => ("INVALID_ARGUMENT", "PolicyInvalid"),
+            Self::Unreadable => ("NOT_FOUND", "Unreadable"),
+            Self::HostUnsupported => ("FAILED_PRECONDITION", "HostUnsupported"),
+            Self::ProgramNotFound => ("NOT_FOUND", "ProgramNotFound"),
+            Self::ProgramNotExecutable => ("PERMISSION_DENIED", "ProgramNotExecutable"),
+            Self::TimedOut => ("DEADLINE_EXCEEDED", "TimedOut"),
+            Self::Interrupted(_) => ("CANCELLED", "Interrupted"),
+            Self::OutputFailed => ("DATA_LOSS", "OutputFailed"),
+            Self::OutputClosed => ("CANCELLED", "OutputClosed"),
+            Self::Internal => ("INTERNAL", "Internal"),
+        }
+    }
+}
+
+/// `128+N`, the code of one whom signal N ended.
+pub(crate) fn by_signal(signal: i32) -> u8 {
+    u8::try_from(signal).map_or(u8::MAX, |number| number.saturating_add(128))
+}
+
+/// An error and its causes in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = plain(error);
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        let _infallible = write!(text, ": {}", plain(error));
+        cause = error.source();
+    }
+    text
+}
+
+/// What an error says, without the number of its errno, which says the same once more.
+fn plain(error: &dyn Error) -> String {
+    let text = error.to_string();
+    match text.split_once(" (os error ") {
+        Some((words, _number)) => words.to_owned(),
+        None => text,
+    }
+}
+
+const SIGPIPE: i32 = 13;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_document_has_the_five_fields_of_the_contract() {
+        let failure = Failure::new(Kind::HostUnsupported, "make a user namespace")
+            .hint("raise user.max_user_namespaces");
+
+        let document = failure.document();
+
+        assert_eq!(
+            document,
+            json!({"error": {
+                "code": "FAILED_PRECONDITION",
+                "message": "make a user namespace",
+                "reason": "HostUnsupported",
+                "details": {"hint": "raise user.max_user_namespaces"},
+                "retryAfterMs": null,
+            }})
+        );
+    }
+
+    #[test]
+    fn the_text_is_one_sentence_with_its_causes_and_a_hint() {
+        let cause = io::Error::other("disk on fire");
+
+        let failure =
+            Failure::caused(Kind::Internal, "open audit file /x", &cause).hint("call 112");
+
+        assert_eq!(
+            failure.text(false),
+            "holdfast: open audit file /x: disk on fire\n  hint: call 112\n"
+        );
+        assert_eq!(
+            failure.text(true),
+            "holdfast: open audit file /x: disk on fire\n"
+        );
+    }
+
+    #[test]
+    fn a_closed_pipe_is_an_end_by_sigpipe_and_a_full_disk_is_our_failure() {
+        let closed = Failure::output(&io::ErrorKind::BrokenPipe.into());
+        let full = Failure::output(&io::ErrorKind::StorageFull.into());
+
+        assert_eq!(closed.kind.exit(), 141);
+        assert_eq!(full.kind.exit(), 125);
+    }
+}

@@ -1,0 +1,217 @@
+//! `holdfast policy check` and `holdfast policy explain`.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use holdfast_policy::{Destination, Explanation, Identity, Policy, Problem, Request};
+use serde::Serialize;
+use serde_json::json;
+
+use crate::cli;
+use crate::failure::{Failure, Kind};
+use crate::output::{self, Format};
+use source::Refused;
+
+pub(crate) mod source;
+
+/// Reports every problem of each file, or what it means in full.
+pub(crate) fn check(files: &[PathBuf], format: Format) -> Result<ExitCode, Failure> {
+    let checked: Vec<Checked> = files.iter().map(|file| Checked::of(file)).collect();
+    let failure = failure(&checked);
+    match (format, &failure) {
+        // One document only: the failure's, which tells of the good files as well.
+        (Format::Json, Some(_)) => {}
+        (Format::Json, None) => output::document(&json!({"files": checked}))?,
+        (Format::Text, _) => output::text(&passed(&checked))?,
+    }
+    match failure {
+        Some(failure) => Err(failure),
+        None => Ok(ExitCode::SUCCESS),
+    }
+}
+
+/// Says what a policy says about one connection, and why. Allowed or denied: the question was answered.
+pub(crate) fn explain(question: &cli::Explain) -> Result<ExitCode, Failure> {
+    let policy = source::follow_links(source::load(&question.policy)?, None);
+    let destination: Destination = question.host.parse().map_err(|error| {
+        let message = format!("read --host {}", question.host);
+        Failure::caused(Kind::Usage, message, &error)
+            .hint("write a host name or an address, without a scheme and without a port")
+    })?;
+    let identity = identity(question.binary.as_deref())?;
+    let explanation = policy.explain(&Request {
+        destination,
+        port: question.port,
+        identity: &identity,
+    });
+    let answer = Answer {
+        notes: notes(question, &explanation),
+        explanation,
+    };
+    match question.output.output {
+        Format::Text => output::text(&answer.text())?,
+        Format::Json => output::document(&answer)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What became of one file.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+enum Checked {
+    Valid {
+        file: String,
+        valid: bool,
+        hash: String,
+        expanded: String,
+    },
+    Invalid {
+        file: String,
+        valid: bool,
+        problems: Vec<Problem>,
+    },
+    Unreadable {
+        file: String,
+        valid: bool,
+        error: String,
+    },
+}
+
+impl Checked {
+    fn of(path: &Path) -> Self {
+        let file = path.display().to_string();
+        match source::read(path) {
+            Ok(policy) => Self::Valid {
+                file,
+                valid: true,
+                hash: policy.hash(),
+                expanded: policy.expanded(),
+            },
+            Err(Refused::Invalid(invalid)) => Self::Invalid {
+                file,
+                valid: false,
+                problems: invalid.problems,
+            },
+            Err(Refused::Unreadable(failure)) => Self::Unreadable {
+                file,
+                valid: false,
+                error: failure.message().to_owned(),
+            },
+        }
+    }
+
+    fn complaints(&self) -> Vec<String> {
+        match self {
+            Self::Valid { .. } => Vec::new(),
+            Self::Invalid { problems, .. } => problems.iter().map(ToString::to_string).collect(),
+            Self::Unreadable { error, .. } => vec![error.clone()],
+        }
+    }
+
+    fn kind(&self) -> Option<Kind> {
+        match self {
+            Self::Valid { .. } => None,
+            Self::Invalid { .. } => Some(Kind::PolicyInvalid),
+            Self::Unreadable { .. } => Some(Kind::Unreadable),
+        }
+    }
+}
+
+/// For each good file a line, and under it the policy with every default written out.
+fn passed(checked: &[Checked]) -> String {
+    let mut text = String::new();
+    for check in checked {
+        if let Checked::Valid {
+            file,
+            hash,
+            expanded,
+            ..
+        } = check
+        {
+            let _infallible = writeln!(text, "{file}: ok {hash}");
+            for line in expanded.lines() {
+                let _infallible = writeln!(text, "  {line}");
+            }
+        }
+    }
+    text
+}
+
+/// One failure for all the bad files; that a file cannot be read weighs more than what it says.
+fn failure(checked: &[Checked]) -> Option<Failure> {
+    let bad = checked
+        .iter()
+        .filter(|check| check.kind().is_some())
+        .count();
+    let unread = |check: &Checked| check.kind() == Some(Kind::Unreadable);
+    let kind = match (checked.iter().any(unread), bad) {
+        (_, 0) => return None,
+        (true, _) => Kind::Unreadable,
+        (false, _) => Kind::PolicyInvalid,
+    };
+    let message = format!("{bad} of {} files: no valid policy", checked.len());
+    let failure = Failure::new(kind, message)
+        .lines(checked.iter().flat_map(Checked::complaints))
+        .details(json!({"files": checked}));
+    Some(failure)
+}
+
+/// Who asks. A path leads to a file, and that is what the kernel reports.
+fn identity(binary: Option<&str>) -> Result<Identity, Failure> {
+    match binary {
+        None => Ok(Identity::Unobservable),
+        Some(path) if path.starts_with('/') => {
+            let file = source::end_of_link(path, None);
+            Ok(Identity::of(file.as_deref().unwrap_or(path)))
+        }
+        Some(path) => {
+            let message = format!("read --binary {path}: it is not an absolute path");
+            let hint = format!("write --binary \"$(command -v {path})\"");
+            Err(Failure::new(Kind::Usage, message).hint(hint))
+        }
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct Answer {
+    #[serde(flatten)]
+    explanation: Explanation,
+    /// What the asker should know about the question.
+    notes: Vec<&'static str>,
+}
+
+impl Answer {
+    fn text(&self) -> String {
+        let mut text = self.explanation.to_string();
+        for note in &self.notes {
+            let _infallible = writeln!(text, "  note: {note}");
+        }
+        text
+    }
+}
+
+fn notes(question: &cli::Explain, explanation: &Explanation) -> Vec<&'static str> {
+    let mut notes = Vec::new();
+    let choosy = explanation
+        .considered
+        .iter()
+        .any(|rule| !rule.binaries.is_empty());
+    if question.binary.is_none() && choosy {
+        notes.push("a rule for this host names binaries: say with --binary who connects");
+    }
+    if question.method.is_some() || question.path.is_some() {
+        notes.push(
+            "no rule of this policy looks into requests: --method and --path make no difference",
+        );
+    }
+    notes
+}
+
+/// The policy of a run: the file's, or the standard one.
+pub(crate) fn of_run(file: Option<&Path>) -> Result<Policy, Failure> {
+    match file {
+        Some(file) => source::load(file),
+        None => Ok(Policy::standard()),
+    }
+}

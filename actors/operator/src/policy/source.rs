@@ -1,0 +1,113 @@
+//! Policy files: read, parsed, and made ready for the programs of this host.
+
+use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::AsRawFd as _;
+use std::path::{Path, PathBuf};
+
+use holdfast_policy::{Invalid, Policy};
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
+use nix::sys::stat::Mode;
+use serde_json::json;
+
+use crate::failure::{Failure, Kind};
+
+/// Why a file is no policy.
+#[derive(Debug)]
+pub(super) enum Refused {
+    /// It cannot be read.
+    Unreadable(Failure),
+    /// What it says is wrong.
+    Invalid(Invalid),
+}
+
+/// Reads a policy file. Links are left as they are.
+pub(super) fn read(path: &Path) -> Result<Policy, Refused> {
+    let text = text_of(path).map_err(Refused::Unreadable)?;
+    Policy::parse(&path.to_string_lossy(), &text).map_err(Refused::Invalid)
+}
+
+/// Reads a policy file, or says in one failure all that is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
+    read(path).map_err(|refused| match refused {
+        Refused::Unreadable(failure) => failure,
+        Refused::Invalid(invalid) => {
+            let count = invalid.problems.len();
+            let noun = if count == 1 { "problem" } else { "problems" };
+            let message = format!("policy {} has {count} {noun}", path.display());
+            Failure::new(Kind::PolicyInvalid, message)
+                .lines(invalid.problems.iter().map(ToString::to_string))
+                .details(json!({"problems": invalid.problems}))
+        }
+    })
+}
+
+/// The policy with the ends of all symbolic links that its `binaries` name, seen from `root`: the kernel reports a
+/// program by its file.
+pub(crate) fn follow_links(policy: Policy, root: Option<&Path>) -> Policy {
+    policy.with_links(|path| end_of_link(path, root))
+}
+
+/// The file that a program's path leads to.
+pub(super) fn end_of_link(path: &str, root: Option<&Path>) -> Option<String> {
+    let end = match root {
+        None => fs::canonicalize(path).ok()?,
+        Some(root) => {
+            let root = fs::canonicalize(root).ok()?;
+            let end = end_under(path, &root)?;
+            Path::new("/").join(end.strip_prefix(&root).ok()?)
+        }
+    };
+    let end = end.into_os_string().into_string().ok()?;
+    (end != path).then_some(end)
+}
+
+/// The host's path of the file that `path` leads to when `root` is `/`.
+fn end_under(path: &str, root: &Path) -> Option<PathBuf> {
+    let flags = OFlag::O_PATH | OFlag::O_CLOEXEC;
+    let root = open(root, flags | OFlag::O_DIRECTORY, Mode::empty()).ok()?;
+    let how = OpenHow::new()
+        .flags(flags)
+        .resolve(ResolveFlag::RESOLVE_IN_ROOT);
+    let file = openat2(&root, path, how).ok()?;
+    fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
+}
+
+fn text_of(path: &Path) -> Result<String, Failure> {
+    let bytes = bytes_of(path).map_err(|error| unreadable(path, &error))?;
+    String::from_utf8(bytes).map_err(|error| {
+        let valid = error.utf8_error().valid_up_to();
+        let message = format!(
+            "read policy {}: byte {valid} is not UTF-8 text",
+            path.display()
+        );
+        Failure::new(Kind::Unreadable, message)
+    })
+}
+
+/// At most one byte more than any policy has: an endless file is refused by its length.
+fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    File::open(path)?
+        .take(LONGEST + 1)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    let message = format!("read policy {}", path.display());
+    let failure = Failure::caused(Kind::Unreadable, message, error);
+    let kind = error.kind();
+    if kind == io::ErrorKind::NotFound {
+        failure.hint("check the path; a relative one starts where you are")
+    } else if kind == io::ErrorKind::PermissionDenied {
+        failure.hint("make it readable for you, or run as its owner")
+    } else if kind == io::ErrorKind::IsADirectory {
+        failure.hint("name a file in it")
+    } else {
+        failure
+    }
+}
+
+/// Longer than what the parser takes.
+const LONGEST: u64 = 16 << 20;

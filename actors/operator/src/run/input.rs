@@ -1,0 +1,68 @@
+//! Reads our input on a thread of its own, which never keeps us from ending.
+
+use std::fs::File;
+use std::io::{self, IsTerminal as _, Read as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::thread;
+use std::time::Duration;
+
+use bytes::Bytes;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use tokio::sync::mpsc;
+
+use super::terminal;
+
+/// Passes `input` on until it ends or nobody wants it; then the sender is dropped.
+pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>) -> io::Result<()> {
+    let thread = thread::Builder::new()
+        .name("stdin".into())
+        .stack_size(STACK);
+    thread
+        .spawn(move || pass_on(File::from(input), &sink))
+        .map(drop)
+}
+
+fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) {
+    let _unstopped = terminal::never_stopped();
+    let terminal = input.is_terminal();
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        if sink.is_closed() {
+            return;
+        }
+        // In the background the terminal is somebody else's. Nothing tells us when that changes (a shell's `fg` sends a
+        // running job no signal), so look again now and then.
+        if terminal && !terminal::in_foreground(input.as_fd()) {
+            thread::sleep(LOOK_AGAIN);
+            continue;
+        }
+        match input.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                let chunk = Bytes::copy_from_slice(&buffer[..count]);
+                if sink.blocking_send(chunk).is_err() {
+                    return;
+                }
+            }
+            Err(error) => match error.raw_os_error().map(Errno::from_raw) {
+                Some(Errno::EINTR) => {}
+                Some(Errno::EAGAIN) => wait(&input),
+                // It became the background between our look and our read.
+                Some(Errno::EIO) if terminal && !terminal::in_foreground(input.as_fd()) => {}
+                // What cannot be read has ended; why is told by whoever made it so.
+                Some(_) | None => return,
+            },
+        }
+    }
+}
+
+/// Waits until there is something to read: somebody has made our input non-blocking.
+fn wait(input: &File) {
+    let mut readable = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    let _looked_at_by_the_next_read = poll(&mut readable, PollTimeout::NONE);
+}
+
+const CHUNK: usize = 64 * 1024;
+const STACK: usize = 64 * 1024;
+const LOOK_AGAIN: Duration = Duration::from_millis(200);

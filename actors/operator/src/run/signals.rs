@@ -1,0 +1,160 @@
+//! Signals that reach us and what becomes of them.
+//!
+//! ```text
+//! 1st INT  -> INT      1st TERM -> TERM     HUP  -> HUP
+//! 2nd INT  -> TERM     2nd TERM -> kill     QUIT -> QUIT
+//! 3rd INT  -> kill     3rd TERM -> leave
+//! 4th INT  -> leave
+//! ```
+//!
+//! One who presses Ctrl-C again means it: each time is harder than the last, and in the end we go, and the sandbox with
+//! us.
+
+use std::io;
+
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// What we do about a signal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Answer {
+    /// The program gets it too.
+    Forward(i32),
+    /// The program and all that it started are killed.
+    Kill,
+    /// We end without waiting any longer.
+    Leave,
+}
+
+/// How patient we still are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Patience {
+    interrupts: u8,
+    terminations: u8,
+}
+
+impl Patience {
+    /// What to do about one of INT, TERM, HUP and QUIT.
+    pub(crate) fn answer(&mut self, signal: i32) -> Answer {
+        match signal {
+            libc::SIGINT => {
+                self.interrupts = self.interrupts.saturating_add(1);
+                match self.interrupts {
+                    1 => Answer::Forward(libc::SIGINT),
+                    2 => Answer::Forward(libc::SIGTERM),
+                    3 => Answer::Kill,
+                    _ => Answer::Leave,
+                }
+            }
+            libc::SIGTERM => {
+                self.terminations = self.terminations.saturating_add(1);
+                match self.terminations {
+                    1 => Answer::Forward(libc::SIGTERM),
+                    2 => Answer::Kill,
+                    _ => Answer::Leave,
+                }
+            }
+            other => Answer::Forward(other),
+        }
+    }
+}
+
+/// Something that the kernel told this process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Heard {
+    /// One of INT, TERM, HUP and QUIT.
+    End(i32),
+    /// Our terminal has another size.
+    Resized,
+    /// We shall stop (Ctrl-Z, or somebody's kill).
+    Stop,
+    /// We go on after a stop.
+    Continued,
+}
+
+/// Hears signals from now on; none of them ends the process by itself any more.
+#[derive(Debug)]
+pub(crate) struct Signals {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+    quit: Signal,
+    resized: Signal,
+    stop: Option<Signal>,
+    continued: Signal,
+}
+
+impl Signals {
+    /// `raw`: our terminal is in raw mode, so that a stop has to put it right first.
+    pub(crate) fn listen(raw: bool) -> io::Result<Self> {
+        let stop = || signal(SignalKind::from_raw(libc::SIGTSTP));
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+            quit: signal(SignalKind::quit())?,
+            resized: signal(SignalKind::window_change())?,
+            stop: if raw { Some(stop()?) } else { None },
+            continued: signal(SignalKind::from_raw(libc::SIGCONT))?,
+        })
+    }
+
+    /// The next signal. May be dropped halfway: nothing gets lost.
+    pub(crate) async fn next(&mut self) -> Heard {
+        let stop = async {
+            match &mut self.stop {
+                Some(stop) => stop.recv().await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            _ = self.interrupt.recv() => Heard::End(libc::SIGINT),
+            _ = self.terminate.recv() => Heard::End(libc::SIGTERM),
+            _ = self.hangup.recv() => Heard::End(libc::SIGHUP),
+            _ = self.quit.recv() => Heard::End(libc::SIGQUIT),
+            _ = self.resized.recv() => Heard::Resized,
+            _ = stop => Heard::Stop,
+            _ = self.continued.recv() => Heard::Continued,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_interrupt_is_harder_than_the_last() {
+        let mut patience = Patience::default();
+
+        let answers: Vec<Answer> = (0..5).map(|_| patience.answer(libc::SIGINT)).collect();
+
+        assert_eq!(
+            answers,
+            [
+                Answer::Forward(libc::SIGINT),
+                Answer::Forward(libc::SIGTERM),
+                Answer::Kill,
+                Answer::Leave,
+                Answer::Leave,
+            ]
+        );
+    }
+
+    #[test]
+    fn a_second_termination_kills_and_a_hangup_is_passed_on_each_time() {
+        let mut patience = Patience::default();
+
+        let answers = [libc::SIGTERM, libc::SIGHUP, libc::SIGTERM, libc::SIGHUP]
+            .map(|signal| patience.answer(signal));
+
+        assert_eq!(
+            answers,
+            [
+                Answer::Forward(libc::SIGTERM),
+                Answer::Forward(libc::SIGHUP),
+                Answer::Kill,
+                Answer::Forward(libc::SIGHUP),
+            ]
+        );
+    }
+}
