@@ -162,12 +162,12 @@ fn sorted(paths: Vec<(String, Place<'_>)>) -> Vec<PathBuf> {
     paths
 }
 
-const KEYS: Keys = Keys {
+pub(crate) const KEYS: Keys = Keys {
     what: "`filesystem_policy`",
     known: &["include_workdir", "read_only", "read_write"],
     refused: &[],
 };
-const LANDLOCK_KEYS: Keys = Keys {
+pub(crate) const LANDLOCK_KEYS: Keys = Keys {
     what: "`landlock`",
     known: &["compatibility"],
     refused: &[],

@@ -17,6 +17,8 @@ mod hint;
 mod host;
 mod index;
 mod judge;
+#[cfg(test)]
+mod manual;
 mod name;
 mod network;
 mod policy;

@@ -3,15 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::document::{Fields, Keys, Place};
+use crate::document::{Fields, Place};
 use crate::filesystem::normal;
 use crate::glob::Glob;
 use crate::host::Host;
 use crate::problem::{Complaint, Findings, nearest};
 use crate::rule::{Endpoint, Enforcement, Ports, Rule};
 
+pub(crate) mod keys;
 mod reach;
 
+use keys::{BINARY, ENDPOINT, INSPECTION, RULE};
 use reach::{allowed_ips, reachable};
 
 /// The port of an endpoint that names none.
@@ -291,50 +293,6 @@ fn binary(text: &str) -> Result<Glob, Complaint> {
     Glob::new(&path, '/').map_err(|bad| Complaint::plain(format!("{text:?}: {bad}"), None))
 }
 
-const INSPECTION: &str = "it needs inspection, which this version does not have; without `protocol` the endpoint is L4: any bytes";
-const CREDENTIALS: &str = "it needs inspection and credentials, which this version does not have";
-
-const RULE: Keys = Keys {
-    what: "a rule",
-    known: &["name", "endpoints", "binaries"],
-    refused: &[],
-};
-const BINARY: Keys = Keys {
-    what: "a binary",
-    known: &["path"],
-    refused: &[("harness", "it has no effect in OpenShell either")],
-};
-const ENDPOINT: Keys = Keys {
-    what: "an endpoint",
-    known: &[
-        "host",
-        "port",
-        "ports",
-        "allowed_ips",
-        "enforcement",
-        "protocol",
-        "tls",
-    ],
-    refused: &[
-        ("access", INSPECTION),
-        ("rules", INSPECTION),
-        ("deny_rules", INSPECTION),
-        ("path", INSPECTION),
-        ("allow_encoded_slash", INSPECTION),
-        ("persisted_queries", INSPECTION),
-        ("graphql_persisted_queries", INSPECTION),
-        ("graphql_max_body_bytes", INSPECTION),
-        ("mcp", INSPECTION),
-        ("json_rpc", INSPECTION),
-        ("credential_binding", CREDENTIALS),
-        ("request_body_credential_rewrite", CREDENTIALS),
-        ("websocket_credential_rewrite", CREDENTIALS),
-        ("allow_uninspected_credentials", CREDENTIALS),
-        ("credential_signing", CREDENTIALS),
-        ("signing_service", CREDENTIALS),
-        ("signing_region", CREDENTIALS),
-    ],
-};
 const DNS: u16 = 53;
 /// As long as a metric's label may be.
 const MAX_LABEL: usize = 128;

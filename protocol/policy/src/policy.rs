@@ -131,6 +131,24 @@ impl Policy {
         Self { rules, ..self }
     }
 
+    /// The keys of the document itself.
+    pub(crate) const KEYS: Keys = Keys {
+        what: "a policy",
+        known: &[
+            "version",
+            "filesystem_policy",
+            "landlock",
+            "process",
+            "network_policies",
+            "resolver",
+            "on_link_loss",
+        ],
+        refused: &[(
+            "network_middlewares",
+            "it needs inspection, which this version does not have",
+        )],
+    };
+
     fn new(document: Document) -> Self {
         let Document {
             filesystem,
@@ -190,7 +208,7 @@ fn read(root: &Place<'_>, findings: &mut Findings) -> Option<Policy> {
         );
         return None;
     }
-    let fields = root.fields(&KEYS, findings)?;
+    let fields = root.fields(&Policy::KEYS, findings)?;
     version(&fields, findings);
     let filesystem = fields
         .get("filesystem_policy")
@@ -258,23 +276,6 @@ fn link_loss(place: &Place<'_>, findings: &mut Findings) -> Option<OnLinkLoss> {
         }
     }
 }
-
-const KEYS: Keys = Keys {
-    what: "a policy",
-    known: &[
-        "version",
-        "filesystem_policy",
-        "landlock",
-        "process",
-        "network_policies",
-        "resolver",
-        "on_link_loss",
-    ],
-    refused: &[(
-        "network_middlewares",
-        "it needs inspection, which this version does not have",
-    )],
-};
 
 #[cfg(test)]
 mod tests;

@@ -172,12 +172,12 @@ fn is_account_name(text: &str) -> bool {
         && text.len() <= 32
 }
 
-const KEYS: Keys = Keys {
+pub(crate) const KEYS: Keys = Keys {
     what: "`process`",
     known: &["run_as_user", "run_as_group", "limits"],
     refused: &[],
 };
-const LIMIT_KEYS: Keys = Keys {
+pub(crate) const LIMIT_KEYS: Keys = Keys {
     what: "`limits`",
     known: &["nofile", "nproc", "memory"],
     refused: &[],

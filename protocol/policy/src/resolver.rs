@@ -82,7 +82,7 @@ fn addresses(place: &Place<'_>, findings: &mut Findings) -> Vec<IpAddr> {
     addresses
 }
 
-const KEYS: Keys = Keys {
+pub(crate) const KEYS: Keys = Keys {
     what: "`resolver`",
     known: &["hosts"],
     refused: &[],
