@@ -52,8 +52,14 @@ fn the_manual_names_every_key_and_every_reason() {
         Reason::AddressNotListed,
     ];
     for word in known.chain(refused).chain(reasons.map(Reason::as_str)) {
-        let named =
-            MANUAL.contains(&format!("`{word}`")) || MANUAL.contains(&format!("{{{word}: "));
+        // By itself, with a key below it or above it, or in a mapping.
+        let forms = [
+            format!("`{word}`"),
+            format!("`{word}."),
+            format!(".{word}`"),
+            format!("{{{word}: "),
+        ];
+        let named = forms.iter().any(|form| MANUAL.contains(form));
         assert!(named, "{word}");
     }
 }
