@@ -13,6 +13,8 @@
 pub mod area;
 pub mod artefacts;
 pub mod caller;
+pub mod finished;
+mod gathered;
 pub mod leaks;
 pub mod policy;
 pub mod probe;
@@ -25,6 +27,7 @@ pub mod wait;
 
 pub use area::{Area, everyone};
 pub use caller::{Caller, callers};
+pub use finished::Finished;
 pub use policy::Policy;
 pub use record::Record;
-pub use run::{Finished, Run, Running};
+pub use run::{Run, Running};

@@ -2,6 +2,8 @@
 
 use crate::area::Area;
 use crate::artefacts::holdfast;
+use crate::finished::Finished;
+use crate::gathered::Gathered;
 use crate::leaks::Mark;
 use crate::policy::Policy;
 use crate::record::{self, Record};
@@ -9,12 +11,11 @@ use crate::wait::{LONG, now};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
-use std::fmt;
-use std::io::{Read, Write as _};
-use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
+use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::sync::mpsc;
 use std::time::Duration;
 
 /// What the command is fed.
@@ -349,157 +350,6 @@ impl Drop for Running {
         if !self.ended {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
-    }
-}
-
-/// A run that has ended. Its `Display` is what an assertion should print.
-#[derive(Debug)]
-pub struct Finished {
-    who: String,
-    /// How the binary ended.
-    pub status: ExitStatus,
-    /// What it printed.
-    pub stdout: Vec<u8>,
-    /// What it said beside.
-    pub stderr: String,
-    /// The audit records it left.
-    pub records: Vec<Record>,
-    /// From start to exit.
-    pub took: Duration,
-}
-
-impl Finished {
-    /// The exit code; a death by signal is no code.
-    pub fn code(&self) -> Option<i32> {
-        self.status.code()
-    }
-
-    /// The output as text.
-    pub fn text(&self) -> String {
-        String::from_utf8_lossy(&self.stdout).into_owned()
-    }
-
-    /// What the probe answered under this name.
-    pub fn answer(&self, name: &str) -> String {
-        crate::probe::answers(&self.stdout)
-            .remove(name)
-            .unwrap_or_default()
-    }
-
-    /// Asserts the exit code.
-    #[track_caller]
-    pub fn exited(&self, code: i32) -> &Self {
-        assert_eq!(self.code(), Some(code), "exit code of {self}");
-        self
-    }
-
-    /// Records about this name or address and port.
-    pub fn about(&self, host: &str, port: u16) -> Vec<&Record> {
-        self.records
-            .iter()
-            .filter(|record| record.is_about(host, port))
-            .collect()
-    }
-}
-
-impl fmt::Display for Finished {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let signal = self.status.signal();
-        writeln!(
-            f,
-            "{}: {:?} {signal:?} after {:?}",
-            self.who,
-            self.code(),
-            self.took
-        )?;
-        let text = self.text();
-        let short: String = text.chars().take(4000).collect();
-        writeln!(
-            f,
-            "stdout ({} bytes): {short}\nstderr: {}",
-            self.stdout.len(),
-            self.stderr
-        )?;
-        for Record(value) in &self.records {
-            writeln!(f, "audit: {value}")?;
-        }
-        Ok(())
-    }
-}
-
-/// Bytes that a thread reads from a pipe.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Gathered(Arc<(Mutex<Stream>, Condvar)>);
-
-#[derive(Debug, Default)]
-struct Stream {
-    bytes: Vec<u8>,
-    ended: bool,
-}
-
-/// A pipe must be closed this soon after the process is gone.
-const CLOSES: Duration = Duration::from_secs(5);
-
-impl Gathered {
-    pub(crate) fn from(mut pipe: impl Read + Send + 'static) -> Self {
-        let gathered = Self::default();
-        let mine = gathered.clone();
-        std::thread::spawn(move || {
-            let mut buffer = vec![0; 1 << 16];
-            loop {
-                let got = match pipe.read(&mut buffer) {
-                    Ok(got) => got,
-                    Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
-                    // A terminal answers EIO when its other side is gone.
-                    Err(_) => 0,
-                };
-                let mut stream = mine.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-                stream.bytes.extend_from_slice(&buffer[..got]);
-                stream.ended = got == 0;
-                let over = stream.ended;
-                drop(stream);
-                mine.0.1.notify_all();
-                if over {
-                    return;
-                }
-            }
-        });
-        gathered
-    }
-
-    pub(crate) fn bytes(&self) -> Vec<u8> {
-        self.0
-            .0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .bytes
-            .clone()
-    }
-
-    pub(crate) fn text(&self) -> String {
-        String::from_utf8_lossy(&self.bytes()).into_owned()
-    }
-
-    /// The text once it contains this; the text so far when it ended or the limit came first.
-    pub(crate) fn wait_for(&self, text: &str, limit: Duration) -> Result<String, String> {
-        let has = |stream: &Stream| String::from_utf8_lossy(&stream.bytes).contains(text);
-        let stream = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (stream, _) = self
-            .0
-            .1
-            .wait_timeout_while(stream, limit, |stream| !has(stream) && !stream.ended)
-            .unwrap_or_else(PoisonError::into_inner);
-        let all = String::from_utf8_lossy(&stream.bytes).into_owned();
-        if has(&stream) { Ok(all) } else { Err(all) }
-    }
-
-    pub(crate) fn wait_for_end(&self) -> bool {
-        let stream = self.0.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self
-            .0
-            .1
-            .wait_timeout_while(stream, CLOSES, |stream| !stream.ended);
-        waited.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 }
 

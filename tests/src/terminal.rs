@@ -1,6 +1,7 @@
 //! A terminal with a person at it, as far as Holdfast can tell.
 
-use crate::run::{Gathered, Run, end_of};
+use crate::gathered::Gathered;
+use crate::run::{Run, end_of};
 use crate::wait::LONG;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};

@@ -117,49 +117,6 @@ fn the_hosts_loopback_is_out_of_reach_in_every_disguise() {
 }
 
 #[test]
-fn a_rule_for_one_binary_serves_it_and_its_children_and_nobody_else() {
-    let Some(probe) = probe() else { return };
-    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
-    for area in everyone() {
-        let server = tcp::echo(FOUR);
-        let talk = format!("talk origin.test {} hello", server.port());
-        let policy_for = |binary: &Path| {
-            Policy::offline().host("origin.test", &[FOUR]).rule_for(
-                "origin",
-                ("origin.test", server.port()),
-                &[binary],
-            )
-        };
-        let line = format!("{} {talk}; exit 0", probe.display());
-
-        let own = Run::new(&area, &policy_for(probe)).attempt(&talk).finish();
-        assert_eq!(own.answer("head"), "hello", "{own}");
-        let child = Run::new(&area, &policy_for(&shell)).shell(&line).finish();
-        assert_eq!(child.answer("head"), "hello", "{child}");
-        let before = server.accepted();
-        let other = Run::new(&area, &policy_for(Path::new("/usr/bin/curl")))
-            .shell(&line)
-            .finish();
-        assert_eq!(other.answer("connect"), "EACCES", "{other}");
-        assert_eq!(server.accepted(), before, "{other}");
-        let records = other.about("origin.test", server.port());
-        assert_eq!(records.len(), 1, "{other}");
-        assert_eq!(
-            records[0].text("binary"),
-            probe.to_str().expect("text"),
-            "{other}"
-        );
-        let ancestors = records[0].0.get("ancestors").map(ToString::to_string);
-        assert!(
-            ancestors
-                .unwrap_or_default()
-                .contains(shell.to_str().expect("text")),
-            "{other}"
-        );
-    }
-}
-
-#[test]
 fn a_blocking_connect_gets_the_upstreams_own_errno() {
     if probe().is_none() {
         return;
@@ -421,69 +378,4 @@ fn signals_during_connect_are_the_programs_own_affair() {
         assert_eq!(number("good") + number("interrupted"), 2000, "{done}");
         assert!(number("good") > 1000, "{done}");
     }
-}
-
-#[test]
-fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {
-    let Some(probe) = probe() else { return };
-    for area in everyone() {
-        let server = tcp::echo(FOUR);
-        let talk = format!("talk origin.test {} hello", server.port());
-        let closed = unreadable(&area, probe);
-        let programs = [format!("{} nondumpable", probe.display())];
-        for program in programs.into_iter().chain(closed.iter().cloned()) {
-            for child in ["", "child "] {
-                let policy = Policy::origin(server.port()).read_only(area.root().join("closed"));
-                let line = format!("{program} {child}{talk}");
-                let done = Run::new(&area, &policy).shell(&line).finish();
-                assert_eq!(done.answer("head"), "hello", "{done}");
-            }
-        }
-    }
-}
-
-#[test]
-fn an_unreadable_program_is_refused_where_a_binary_is_asked_for() {
-    let Some(probe) = probe() else { return };
-    for area in everyone().filter(|area| !area.caller().is_root()) {
-        let server = tcp::echo(FOUR);
-        let Some(program) = unreadable(&area, probe) else {
-            return;
-        };
-        let copy = area.root().join("closed/probe");
-        for child in ["", "child "] {
-            let policy = Policy::offline()
-                .host("origin.test", &[FOUR])
-                .read_only(area.root().join("closed"))
-                .rule_for("origin", ("origin.test", server.port()), &[&copy]);
-            let talk = format!("{child}talk origin.test {} hello", server.port());
-            let done = Run::new(&area, &policy)
-                .shell(&format!("{program} {talk}"))
-                .finish();
-            assert_ne!(done.answer("head"), "hello", "{done}");
-            assert_eq!(server.accepted(), 0, "{done}");
-            let denied: Vec<_> = done.records.iter().filter(|it| !it.allowed()).collect();
-            assert_eq!(denied.len(), 1, "{done}");
-            assert_eq!(denied[0].text("reason"), "identity_unobservable", "{done}");
-        }
-    }
-}
-
-/// A copy of the probe that only root may read and everyone may execute. Only root can make one.
-fn unreadable(area: &holdfast_tests::Area, probe: &Path) -> Option<String> {
-    use std::os::unix::fs::PermissionsExt as _;
-    let directory = area.root().join("closed");
-    std::fs::create_dir_all(&directory).expect("create a directory");
-    holdfast_tests::artefacts::open_to_all(&directory);
-    if !holdfast_tests::Caller::Myself.is_root() {
-        holdfast_tests::skip::skip(
-            "a 0711 program of root",
-            "the tests run as an ordinary user",
-        );
-        return None;
-    }
-    let copy = directory.join("probe");
-    std::fs::copy(probe, &copy).expect("copy the probe");
-    std::fs::set_permissions(&copy, std::fs::Permissions::from_mode(0o711)).expect("chmod");
-    Some(copy.display().to_string())
 }
