@@ -6,6 +6,7 @@ mod intensity;
 mod once;
 mod order;
 mod shutdown;
+mod together;
 mod want;
 
 use std::collections::BTreeMap;
@@ -17,7 +18,7 @@ use crate::{Fact, History, Violation};
 /// Everything in a history that should not be.
 pub fn all(spec: &Supervisor, history: &History) -> Vec<Violation> {
     let shape = Shape::of(spec, history);
-    let checks: [(&'static str, Check); 7] = [
+    let checks: [(&'static str, Check); 8] = [
         ("no child runs twice", once::check),
         (
             "no window has more restarts than the intensity",
@@ -25,6 +26,7 @@ pub fn all(spec: &Supervisor, history: &History) -> Vec<Violation> {
         ),
         ("a delay is between the least and the most", delay::check),
         ("children start in order and stop in reverse", order::check),
+        ("who falls together comes back together", together::check),
         ("a shutdown ends in time with nobody left", shutdown::check),
         ("want of a resource never climbs", want::check),
         ("what may live lives when the storm is over", healing::check),

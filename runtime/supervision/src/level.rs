@@ -147,7 +147,7 @@ impl Level {
 
     /// Stops its children and leaves the rest to its parent.
     pub(crate) fn give_up(&mut self, child: Path, because: Reason, turn: &mut Turn<'_>) {
-        if matches!(self.stage, Stage::Falling(_)) {
+        if self.is_falling() {
             return;
         }
         let reason = Reason::GaveUp {
@@ -171,9 +171,7 @@ impl Level {
             Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => {
                 Some(Refusal::Unknown)
             }
-            Strategy::Dynamic { .. } if !matches!(self.stage, Stage::Serving) => {
-                Some(Refusal::Down)
-            }
+            Strategy::Dynamic { .. } if turn.ending || !self.is_serving() => Some(Refusal::Down),
             Strategy::Dynamic { .. } if self.slots.iter().any(|slot| slot.path == place) => {
                 Some(Refusal::Duplicate)
             }
@@ -203,7 +201,8 @@ impl Level {
                 }
             }
             Stage::Rising | Stage::Serving => {
-                if self.clear(turn) {
+                // Nobody starts in a tree that is ending.
+                if self.clear(turn) && !turn.ending {
                     self.cut = usize::MAX;
                     self.raise(turn)
                 } else {
@@ -356,6 +355,14 @@ impl Level {
         self.slots
             .iter()
             .any(|slot| matches!(slot.state, State::Waiting { .. }))
+    }
+
+    pub(crate) fn is_falling(&self) -> bool {
+        matches!(self.stage, Stage::Falling(_))
+    }
+
+    fn is_serving(&self) -> bool {
+        matches!(self.stage, Stage::Serving)
     }
 
     fn is_dynamic(&self) -> bool {

@@ -17,6 +17,7 @@
 //!   failure of a child of *its* parent.
 //! - Want of a resource ([`Class::Exhausted`]) is never counted and never climbs: the child waits and tries
 //!   again for as long as it takes.
+//! - A tree that is going down starts nothing any more.
 //! - A shutdown ends: every wait has a deadline, and after a deadline comes a kill.
 
 mod drawing;

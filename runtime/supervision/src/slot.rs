@@ -112,7 +112,10 @@ pub(crate) struct Turn<'a> {
     pub(crate) now: Moment,
     pub(crate) numbers: &'a mut Numbers,
     pub(crate) commands: Vec<Command>,
-    pub(crate) wedged: Vec<Path>,
+    /// One that cannot be killed. Only the end of the process takes back its thread, so all of it has to end.
+    pub(crate) wedged: Option<Path>,
+    /// Whether the whole tree is going down, where no start makes sense any more.
+    pub(crate) ending: bool,
 }
 
 /// The numbers given out so far.

@@ -65,7 +65,8 @@ impl Tree {
             now,
             numbers: &mut self.numbers,
             commands: Vec::new(),
-            wedged: Vec::new(),
+            wedged: None,
+            ending: self.root.is_falling(),
         };
         let outcome = match (&self.stage, event) {
             (Stage::Over, Event::Wanted { parent, child }) => {
@@ -86,8 +87,7 @@ impl Tree {
                 self.root.step(&path, news, &mut turn)
             }
         };
-        let outcome = match turn.wedged.pop() {
-            // Only the end of the process takes back its thread, so all of it has to end.
+        let outcome = match turn.wedged.take() {
             Some(path) if !matches!(outcome, Outcome::Sank(_)) => {
                 self.root.give_up(path, Reason::Wedged, &mut turn);
                 self.root.settle(&mut turn)

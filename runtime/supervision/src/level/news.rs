@@ -1,6 +1,6 @@
 //! What a supervisor hears of its children, and what it makes of it.
 
-use super::{Level, Outcome, Stage, Verdict};
+use super::{Level, Outcome, Verdict};
 use crate::slot::{Past, Role, State, Then, Ticket, Turn};
 use crate::{Child, Class, Command, Generation, Next, Path, Reason, Refusal, Strategy, What};
 
@@ -133,7 +133,8 @@ impl Level {
             State::Killing { alarm, .. } if ticket == alarm => {
                 slot.state = State::Lost;
                 slot.tell(What::Wedged, turn);
-                turn.wedged.push(slot.path.clone());
+                turn.wedged = Some(slot.path.clone());
+                turn.ending = true;
             }
             State::Waiting { alarm, counted, .. } if ticket == alarm => {
                 slot.state = State::Due { counted };
@@ -188,7 +189,7 @@ impl Level {
 
     /// An end that nobody asked for.
     fn failed(&mut self, index: usize, reason: Reason, turn: &mut Turn<'_>) {
-        let falling = matches!(self.stage, Stage::Falling(_));
+        let falling = self.is_falling();
         let doomed = falling || index >= self.cut;
         let unborn = self.is_dynamic() && matches!(self.slots[index].past, Past::None);
         let slot = &mut self.slots[index];

@@ -335,6 +335,22 @@ fn a_shutdown_gets_in_while_everything_is_being_restarted() {
 }
 
 #[test]
+fn a_tree_that_is_going_down_starts_nothing_any_more() {
+    let spec = Supervisor::new("root", Strategy::RestForOne)
+        .supervisor(
+            Supervisor::new("early", Strategy::OneForOne)
+                .child(Child::permanent("a").backoff(steady(SECOND))),
+        )
+        .child(Child::permanent("late"));
+    let mut bench = Bench::up(&spec);
+    assert_eq!(bench.shutdown(), ["stop root/late"]);
+    assert!(bench.fell("root/early/a", failure()).is_empty());
+    assert!(bench.pass(2 * SECOND).is_empty(), "it would have been due");
+    bench.stopped("root/late");
+    assert_eq!(bench.end(), Some(End::ShutDown));
+}
+
+#[test]
 fn a_start_under_way_is_killed_at_a_shutdown() {
     let mut bench = Bench::new(&three(Strategy::OneForAll));
     bench.launch();
