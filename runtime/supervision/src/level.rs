@@ -12,8 +12,10 @@
 //! what lies behind the `cut` goes down, the last one first; then whoever is due starts, the first one first. So there
 //! is never a plan that a new event could find half carried out, and a shutdown always gets in.
 
+mod dynamic;
 mod news;
 
+use std::collections::HashMap;
 use std::time::Duration;
 
 use holdfast_clock::Seed;
@@ -21,8 +23,7 @@ use holdfast_clock::Seed;
 use crate::slot::{Past, Role, Slot, State, Then, Ticket, Turn};
 use crate::window::Window;
 use crate::{
-    Backoff, Change, Child, Command, Intensity, Node, Path, Reason, Refusal, Restart, Strategy,
-    Supervisor, What,
+    Backoff, Change, Command, Intensity, Node, Path, Reason, Restart, Strategy, Supervisor, What,
 };
 
 pub(crate) use news::News;
@@ -35,6 +36,10 @@ pub(crate) struct Level {
     intensity: Intensity,
     backoff: Backoff,
     pub(crate) slots: Vec<Slot>,
+    /// Where those of a dynamic supervisor are, which may be many; empty for all others.
+    index: HashMap<Path, usize>,
+    /// Who is to be removed from a dynamic supervisor at the end of the step.
+    retired: Vec<Path>,
     window: Window,
     stage: Stage,
     /// From this place on all must be down before anyone starts; past the last one when nobody must.
@@ -92,6 +97,8 @@ impl Level {
             intensity: spec.intensity,
             backoff: spec.backoff,
             slots,
+            index: HashMap::new(),
+            retired: Vec::new(),
             window: Window::default(),
             stage: Stage::Down,
             cut: usize::MAX,
@@ -139,6 +146,7 @@ impl Level {
         match self.stage {
             Stage::Falling(_) => {}
             Stage::Down | Stage::Rising | Stage::Serving => {
+                self.cut = 0;
                 self.stage = Stage::Falling(Verdict::Told);
             }
         }
@@ -161,31 +169,8 @@ impl Level {
             },
             restarts: self.restarts,
         }));
+        self.cut = 0;
         self.stage = Stage::Falling(Verdict::GaveUp(reason));
-    }
-
-    /// Takes in another child.
-    fn admit(&mut self, child: Child, turn: &mut Turn<'_>) {
-        let place = self.path.join(&child.id);
-        let refusal = match self.strategy {
-            Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => {
-                Some(Refusal::Unknown)
-            }
-            Strategy::Dynamic { .. } if turn.ending || !self.is_serving() => Some(Refusal::Down),
-            Strategy::Dynamic { .. } if self.slots.iter().any(|slot| slot.path == place) => {
-                Some(Refusal::Duplicate)
-            }
-            Strategy::Dynamic { most } if self.slots.len() >= most => Some(Refusal::Full { most }),
-            Strategy::Dynamic { .. } => None,
-        };
-        if let Some(refusal) = refusal {
-            return turn.order(Command::Refuse {
-                path: place,
-                refusal,
-            });
-        }
-        let dice = self.seed.derive(&child.id).dice();
-        self.slots.push(Slot::new(place, Role::Leaf(child), dice));
     }
 
     /// Gives the orders that are possible now.
@@ -193,7 +178,6 @@ impl Level {
         let outcome = match self.stage {
             Stage::Down => Outcome::Nothing,
             Stage::Falling(_) => {
-                self.cut = 0;
                 if self.clear(turn) {
                     self.sink(turn)
                 } else {
@@ -210,25 +194,34 @@ impl Level {
                 }
             }
         };
-        if self.is_dynamic() {
-            self.slots.retain(|slot| !matches!(slot.state, State::Done));
-        }
+        self.bury();
         outcome
+    }
+
+    /// Where the one is who has this path or stands over it.
+    fn find(&self, path: &Path) -> Option<usize> {
+        if self.is_dynamic() {
+            return self.index.get(path).copied();
+        }
+        self.slots.iter().position(|slot| slot.path.covers(path))
     }
 
     /// Takes down what lies behind the cut, one after the other; true when none of it is left.
     fn clear(&mut self, turn: &mut Turn<'_>) -> bool {
-        let mut clear = true;
-        for index in (self.cut.min(self.slots.len())..self.slots.len()).rev() {
+        let behind = (self.cut.min(self.slots.len())..self.slots.len()).rev();
+        if self.is_dynamic() {
+            // All at once, and once.
+            behind.for_each(|index| self.take_down(index, Then::Rest, turn));
+            self.cut = usize::MAX;
+            return !self.is_falling() || !self.slots.iter().any(Slot::lives);
+        }
+        for index in behind {
             self.take_down(index, Then::Rest, turn);
             if self.slots[index].lives() {
-                clear = false;
-                if !self.is_dynamic() {
-                    break;
-                }
+                return false;
             }
         }
-        clear
+        true
     }
 
     /// Orders the end of the one in this place, if it has not been ordered yet.
@@ -284,7 +277,13 @@ impl Level {
     /// Starts whoever is due and may.
     fn raise(&mut self, turn: &mut Turn<'_>) -> Outcome {
         let rising = matches!(self.stage, Stage::Rising);
-        for index in 0..self.slots.len() {
+        // The children of a dynamic supervisor start by themselves as they come.
+        let written = if self.is_dynamic() {
+            0
+        } else {
+            self.slots.len()
+        };
+        for index in 0..written {
             // Those who fall together come back together.
             if self.strategy == Strategy::OneForAll && self.anyone_waits() {
                 return Outcome::Nothing;
@@ -374,9 +373,9 @@ impl Level {
         let slot = &mut self.slots[index];
         slot.state = State::Done;
         if self.is_dynamic() {
-            turn.order(Command::Forget {
-                path: self.slots[index].path.clone(),
-            });
+            let path = self.slots[index].path.clone();
+            self.retired.push(path.clone());
+            turn.order(Command::Forget { path });
         }
     }
 

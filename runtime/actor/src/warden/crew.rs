@@ -1,6 +1,7 @@
 //! The lives that are there, from the warden's side.
 
-use std::collections::HashMap;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
 use holdfast_clock::Moment;
@@ -14,6 +15,8 @@ pub(super) struct Crew {
     members: HashMap<Generation, Member>,
     generations: HashMap<ActorId, Generation>,
     pings: HashMap<Path, Duration>,
+    /// How many have each of the ping deadlines.
+    deadlines: BTreeMap<Duration, usize>,
     watched: Moment,
 }
 
@@ -40,23 +43,44 @@ enum Phase {
 
 impl Crew {
     pub(super) fn new(spec: &Supervisor) -> Self {
-        let mut pings = HashMap::new();
-        collect(spec, &Path::new(&spec.id), &mut pings);
-        Self {
+        let mut crew = Self {
             members: HashMap::new(),
             generations: HashMap::new(),
-            pings,
+            pings: HashMap::new(),
+            deadlines: BTreeMap::new(),
             watched: Moment::ORIGIN,
-        }
+        };
+        crew.collect(spec, &Path::new(&spec.id));
+        crew
     }
 
-    /// One that comes while the tree runs.
+    /// One that may come.
     pub(super) fn expect(&mut self, path: Path, ping: Duration) {
+        self.forget(&path);
         self.pings.insert(path, ping);
+        *self.deadlines.entry(ping).or_default() += 1;
     }
 
     pub(super) fn forget(&mut self, path: &Path) {
-        self.pings.remove(path);
+        let Some(ping) = self.pings.remove(path) else {
+            return;
+        };
+        if let Entry::Occupied(mut sharing) = self.deadlines.entry(ping) {
+            *sharing.get_mut() -= 1;
+            if *sharing.get() == 0 {
+                sharing.remove();
+            }
+        }
+    }
+
+    fn collect(&mut self, spec: &Supervisor, path: &Path) {
+        for node in &spec.children {
+            let place = path.join(node.id());
+            match node {
+                Node::Child(child) => self.expect(place, child.ping),
+                Node::Supervisor(spec) => self.collect(spec, &place),
+            }
+        }
     }
 
     pub(super) fn join(&mut self, path: Path, generation: Generation, hired: Hired) {
@@ -172,7 +196,7 @@ impl Crew {
 
     /// When to look again: four times within the shortest ping deadline of all.
     pub(super) fn next_watch(&self, now: Moment) -> Moment {
-        match self.pings.values().min() {
+        match self.deadlines.keys().next() {
             Some(shortest) => self.watched.max(now - *shortest / 4) + *shortest / 4,
             None => Moment::NEVER,
         }
@@ -201,18 +225,6 @@ fn report(
             path,
             generation,
             reason,
-        }
-    }
-}
-
-fn collect(spec: &Supervisor, path: &Path, pings: &mut HashMap<Path, Duration>) {
-    for node in &spec.children {
-        let place = path.join(node.id());
-        match node {
-            Node::Child(child) => {
-                pings.insert(place, child.ping);
-            }
-            Node::Supervisor(spec) => collect(spec, &place, pings),
         }
     }
 }

@@ -31,7 +31,7 @@ impl Level {
             }
             return self.settle(turn);
         }
-        let Some(index) = self.slots.iter().position(|slot| slot.path.covers(path)) else {
+        let Some(index) = self.find(path) else {
             refuse_lost(path, &news, turn);
             return Outcome::Nothing;
         };
@@ -138,6 +138,9 @@ impl Level {
             }
             State::Waiting { alarm, counted, .. } if ticket == alarm => {
                 slot.state = State::Due { counted };
+                if self.is_dynamic() && self.is_serving() && !turn.ending {
+                    self.start_if_due(index, turn);
+                }
             }
             late @ (State::Idle
             | State::Starting { .. }
@@ -239,22 +242,6 @@ impl Level {
         let claimed = self.slots.iter().filter(|slot| slot.claims_a_restart());
         let claimed = claimed.count();
         self.window.admits(self.intensity, claimed, turn.now)
-    }
-
-    /// Somebody has no more use for the one in this place.
-    fn dismiss(&mut self, index: usize, turn: &mut Turn<'_>) {
-        if !self.is_dynamic() {
-            return;
-        }
-        let slot = &mut self.slots[index];
-        match &mut slot.state {
-            State::Starting { .. } | State::Up { .. } => {
-                self.take_down(index, Then::Leave, turn);
-            }
-            State::Stopping { then, .. } | State::Killing { then, .. } => *then = Then::Leave,
-            State::Idle | State::Waiting { .. } | State::Due { .. } => self.retire(index, turn),
-            State::Lost | State::Done => {}
-        }
     }
 }
 
