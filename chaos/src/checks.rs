@@ -9,6 +9,9 @@ mod shutdown;
 mod together;
 mod want;
 
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use holdfast_supervision::{Backoff, Child, Intensity, Node, Path, Restart, Strategy, Supervisor};

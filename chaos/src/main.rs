@@ -90,3 +90,21 @@ fn storms(out: &mut impl Write, seeds: std::ops::Range<u64>, history: bool) -> i
     )?;
     Ok(broken == 0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn storms_say_what_they_ran_and_show_their_history_when_asked() {
+        let run = |history| {
+            let mut out = Vec::new();
+            let sound = storms(&mut out, 1..4, history).expect("memory can be written to");
+            assert!(sound);
+            String::from_utf8(out).expect("it is text")
+        };
+        let summary = run(false);
+        assert!(summary.starts_with("3 storms, ") && summary.ends_with(", 0 broken\n"));
+        assert!(run(true).contains("Start { path: root/"));
+    }
+}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use holdfast_clock::Moment;
-use holdfast_supervision::{Change, Class, Next, Path, What};
+use holdfast_supervision::{Change, Class, Next, Path, Reason, What};
 
 /// Want of a resource is told once in this while for each child; all else is bounded by the intensities.
 const PAUSE: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ impl Journal {
             }
             What::Fell {
                 next: Next::Nothing,
-                reason,
+                reason: reason @ Reason::Ended,
             } => tracing::debug!(actor = %path, %reason, "ended"),
             What::Fell { reason, next } => {
                 tracing::warn!(actor = %path, %reason, restarts, next = %Following(*next, now), "fell");
