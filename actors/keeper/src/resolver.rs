@@ -14,10 +14,11 @@
 //!
 //! Invariant: a name that no rule could match is never spoken outside the host.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
-use holdfast_observability::{Decision, Limiter};
-use holdfast_policy::Name;
+use holdfast_observability::Decision;
+use holdfast_policy::{Denied, Name};
 use parking_lot::Mutex;
 
 use self::answer::{Plan, Settled};
@@ -27,7 +28,7 @@ use self::wire::{Packet, Query, Reply};
 
 pub use self::counters::{Counters, Outcome};
 pub use self::names::{Family, Full, Names};
-pub use self::rules::{Admission, DeniedName, Ledger, Trail};
+pub use self::rules::{Admission, DeniedName, Ledger, Trail, Withheld};
 pub use self::server::{Limits, Server, Sockets, Useless};
 pub use self::upstream::{Addresses, Config, GRACE, NameError, Patience, Source, Upstream};
 pub use self::wire::Via;
@@ -51,7 +52,6 @@ pub struct Resolver {
     admission: Arc<dyn Admission>,
     ledger: Arc<dyn Ledger>,
     denials: Mutex<Denials>,
-    withheld: Mutex<Limiter>,
     counters: Arc<Counters>,
 }
 
@@ -89,7 +89,6 @@ impl Resolver {
             admission,
             ledger,
             denials: Mutex::default(),
-            withheld: Mutex::default(),
             counters,
         }
     }
@@ -118,8 +117,9 @@ impl Resolver {
         match answer::plan(query.question(), self.admission.as_ref(), &self.names) {
             Plan::Reply(reply, outcome) => Begun::Reply(self.say(&query, reply, outcome)),
             Plan::Deny(name) => {
-                let denied = Reply::Denied(self.record(&name));
-                Begun::Reply(self.say(&query, denied, Outcome::Denied))
+                let explain = || self.admission.explain(&name.parse().ok()?);
+                let decision = self.record(&name, Withheld::Name, explain);
+                Begun::Reply(self.say(&query, Reply::Denied(decision), Outcome::Denied))
             }
             Plan::Look(name, family) => match self.settled(&name, family) {
                 Some(settled) => Begun::Reply(self.conclude(&query, &name, family, settled)),
@@ -142,7 +142,7 @@ impl Resolver {
         let mut settled = self.settle(&name, &self.upstream.resolve(&name, family).await);
         if settled == Settled::NoSuchName {
             let sibling = self.upstream.resolve(&name, family.sibling()).await;
-            settled = answer::reconcile(settled, self.settle(&name, &sibling));
+            settled = answer::reconcile(settled, &self.settle(&name, &sibling));
         }
         self.conclude(&query, &name, family, settled)
     }
@@ -162,7 +162,7 @@ impl Resolver {
         if own != Settled::NoSuchName {
             return Some(own);
         }
-        Some(answer::reconcile(own, peek(family.sibling())?))
+        Some(answer::reconcile(own, &peek(family.sibling())?))
     }
 
     fn settle(&self, name: &Name, found: &Result<Addresses, NameError>) -> Settled {
@@ -178,9 +178,10 @@ impl Resolver {
                 }
                 Err(Full) => self.say(query, Reply::Failed, Outcome::Full),
             },
-            Settled::Withheld => {
-                self.tell_withheld(name);
-                self.say(query, Reply::NoData, Outcome::NoData)
+            Settled::Withheld(address, why) => {
+                let what = Withheld::Address(address);
+                let decision = self.record(name.as_str(), what, || Some(*why));
+                self.say(query, Reply::Withheld(decision), Outcome::Withheld)
             }
             Settled::NoData => self.say(query, Reply::NoData, Outcome::NoData),
             Settled::NoSuchName => self.say(query, Reply::NoSuchName, Outcome::NoSuchName),
@@ -194,30 +195,26 @@ impl Resolver {
     }
 
     /// The decision by which a name is denied, with a record of its own unless it has just had one.
-    fn record(&self, name: &str) -> Decision {
+    fn record(&self, name: &str, what: Withheld, why: impl FnOnce() -> Option<Denied>) -> Decision {
+        let key = match what {
+            Withheld::Name => Cow::Borrowed(name),
+            Withheld::Address(_) => Cow::Owned(format!("{name} at its address")),
+        };
         let mut repeated = true;
         let mut denials = self.denials.lock();
-        let decision = denials.decide(name, self.upstream.now(), |repeats| {
+        let decision = denials.decide(&key, self.upstream.now(), |repeats| {
             repeated = false;
-            let why = name
-                .parse()
-                .ok()
-                .and_then(|name| self.admission.explain(&name));
-            let name = name.to_owned();
-            self.ledger.denied(DeniedName { name, repeats, why })
+            self.ledger.denied(DeniedName {
+                name: name.to_owned(),
+                what,
+                repeats,
+                why: why(),
+            })
         });
         if repeated {
             bump(&self.counters.repeated_denials);
         }
         decision
-    }
-
-    fn tell_withheld(&self, name: &Name) {
-        bump(&self.counters.withheld);
-        let now = self.upstream.now().since_origin();
-        if let Some(held) = self.withheld.lock().admit(now) {
-            tracing::info!(%name, held, "withhold addresses that no rule lets be dialled");
-        }
     }
 }
 

@@ -7,6 +7,7 @@ use crate::address::{Class, SYNTHETIC, canonical};
 use crate::hint;
 use crate::index::Slot;
 use crate::name::Name;
+use crate::network::DEFAULT_PORT;
 use crate::policy::Policy;
 use crate::request::{Destination, Identity, Request};
 use crate::rule::Endpoint;
@@ -41,13 +42,24 @@ impl Policy {
     }
 
     /// Whether some rule for this name could let a connection go to `address`, on whichever port and for whichever
-    /// program. Where it could not, the name is better shown without that address.
-    pub fn admits_name_at(&self, name: &Name, address: IpAddr) -> bool {
-        let address = canonical(address);
-        let class = Class::of(address);
-        let given = self.gives(name, address);
-        let mut slots = self.index.by_name(name);
-        slots.any(|slot| admits(&slot.endpoint, address, class, given))
+    /// program. Where none could, the name is better shown without that address.
+    pub fn admits_name_at(&self, name: &Name, address: IpAddr) -> Result<(), Denied> {
+        let destination = Destination::Name(name.clone());
+        let mut slots = self.index.by_name(name).peekable();
+        let Some(first) = slots.peek() else {
+            return Err(self.deny_host(&Request {
+                destination,
+                port: DEFAULT_PORT,
+                identity: &Identity::Unobservable,
+            }));
+        };
+        let most = Allowed {
+            rule: self.rules[first.rule].name.clone(),
+            enforcement: first.endpoint.enforcement,
+            destination,
+            endpoints: slots.map(|slot| Arc::clone(&slot.endpoint)).collect(),
+        };
+        self.admits_address(&most, address)
     }
 
     /// Whether an allowed connection may be made to this very address, whatever its spelling.
@@ -55,7 +67,10 @@ impl Policy {
         let address = canonical(address);
         let class = Class::of(address);
         let given = match &allowed.destination {
-            Destination::Name(name) => self.gives(name, address),
+            Destination::Name(name) => self
+                .hosts
+                .get(name)
+                .is_some_and(|list| list.contains(&address)),
             Destination::Address(_) => false,
         };
         if allowed
@@ -85,13 +100,6 @@ impl Policy {
             nearest: Some(allowed.rule.clone()),
             hint,
         })
-    }
-
-    /// Whether the policy itself gives this canonical address to the name.
-    fn gives(&self, name: &Name, address: IpAddr) -> bool {
-        self.hosts
-            .get(name)
-            .is_some_and(|list| list.contains(&address))
     }
 
     /// The endpoints that match in port and program, or how close the others came.

@@ -10,12 +10,13 @@
 //! otherwise an empty NOERROR. Resolvers such as musl's take one NXDOMAIN for the end of the name.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::time::Duration;
 
 use hickory_proto::op::Query as Question;
 use hickory_proto::rr::rdata::{A, AAAA, PTR};
 use hickory_proto::rr::{Name as Label, RData, RecordType};
 use holdfast_clock::Moment;
-use holdfast_policy::Name;
+use holdfast_policy::{Denied, Name};
 
 use super::Admission;
 use super::counters::Outcome;
@@ -33,14 +34,14 @@ pub(super) enum Plan {
 }
 
 /// What a lookup says about a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Settled {
     /// It has an address that may be dialled; remember that for so many seconds.
     Exists {
         ttl: u32,
     },
-    /// It has addresses, and none of them may ever be dialled.
-    Withheld,
+    /// It has addresses, and none of them may ever be dialled: the first of them, and why not.
+    Withheld(IpAddr, Box<Denied>),
     NoData,
     NoSuchName,
     Failed,
@@ -88,16 +89,17 @@ pub(super) fn settle(
 ) -> Settled {
     match found {
         Ok(addresses) => {
-            let mut ips = addresses.ips.iter();
-            if ips.any(|ip| admission.admits_address(name, *ip)) {
-                let left = (addresses.valid_until - now).as_secs();
-                let ttl = u32::try_from(left).unwrap_or(u32::MAX);
-                Settled::Exists {
-                    ttl: ttl.clamp(SHORTEST_TTL, LONGEST_TTL),
+            let mut refused = Settled::NoData;
+            for ip in addresses.ips.iter().copied() {
+                match admission.admits_address(name, ip) {
+                    Ok(()) => return exists(addresses.valid_until - now),
+                    Err(why) if refused == Settled::NoData => {
+                        refused = Settled::Withheld(ip, Box::new(why));
+                    }
+                    Err(_) => {}
                 }
-            } else {
-                Settled::Withheld
             }
+            refused
         }
         Err(NameError::NoAddress) => Settled::NoData,
         Err(NameError::NoSuchName) => Settled::NoSuchName,
@@ -108,15 +110,21 @@ pub(super) fn settle(
 /// What to say of a name whose own family has `settled`, when the other family says `sibling`.
 ///
 /// Some servers answer NXDOMAIN where they mean "no AAAA": the name exists if either family does.
-pub(super) fn reconcile(settled: Settled, sibling: Settled) -> Settled {
-    match (settled, sibling) {
-        (Settled::NoSuchName, Settled::Exists { .. } | Settled::Withheld | Settled::NoData) => {
-            Settled::NoData
-        }
-        (Settled::NoSuchName, Settled::NoSuchName | Settled::Failed) => Settled::NoSuchName,
-        (Settled::Exists { .. } | Settled::Withheld | Settled::NoData | Settled::Failed, _) => {
-            settled
-        }
+pub(super) fn reconcile(settled: Settled, sibling: &Settled) -> Settled {
+    let exists = match sibling {
+        Settled::Exists { .. } | Settled::Withheld(..) | Settled::NoData => true,
+        Settled::NoSuchName | Settled::Failed => false,
+    };
+    if exists && settled == Settled::NoSuchName {
+        return Settled::NoData;
+    }
+    settled
+}
+
+fn exists(left: Duration) -> Settled {
+    let ttl = u32::try_from(left.as_secs()).unwrap_or(u32::MAX);
+    Settled::Exists {
+        ttl: ttl.clamp(SHORTEST_TTL, LONGEST_TTL),
     }
 }
 

@@ -13,6 +13,8 @@ pub enum Outcome {
     NoSuchName,
     /// No rule could match the name.
     Denied,
+    /// It has addresses, but none that any rule lets be dialled.
+    Withheld,
     /// The upstream servers gave no answer.
     Failed,
     /// More names than a sandbox may use.
@@ -29,11 +31,12 @@ pub enum Outcome {
 
 impl Outcome {
     /// Every outcome, in the order in which they are counted.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Answered,
         Self::NoData,
         Self::NoSuchName,
         Self::Denied,
+        Self::Withheld,
         Self::Failed,
         Self::Full,
         Self::Shed,
@@ -49,6 +52,7 @@ impl Outcome {
             Self::NoData => "no_data",
             Self::NoSuchName => "no_such_name",
             Self::Denied => "denied",
+            Self::Withheld => "withheld",
             Self::Failed => "failed",
             Self::Full => "full",
             Self::Shed => "shed",
@@ -65,8 +69,6 @@ pub struct Counters {
     outcomes: [AtomicU64; Outcome::ALL.len()],
     /// Denials of a name that was denied shortly before and therefore left no record of their own.
     pub repeated_denials: AtomicU64,
-    /// Names that had addresses, but none that any rule would let be dialled.
-    pub withheld: AtomicU64,
     /// Lookups that were answered from what was known before, because upstream was silent.
     pub stale: AtomicU64,
 }

@@ -12,8 +12,8 @@ pub trait Admission: Send + Sync + 'static {
     /// Could any rule match this name, on any port?
     fn admits_name(&self, name: &Name) -> bool;
 
-    /// Could any rule that matches this name have this address dialled?
-    fn admits_address(&self, name: &Name, address: IpAddr) -> bool;
+    /// Could any rule that matches this name have this address dialled? If not, why not?
+    fn admits_address(&self, name: &Name, address: IpAddr) -> Result<(), Denied>;
 
     /// The addresses that the policy itself gives this name; all of them, if any.
     fn hosts(&self, name: &Name) -> Option<Vec<IpAddr>>;
@@ -28,7 +28,7 @@ impl Admission for Policy {
         Self::admits_name(self, name)
     }
 
-    fn admits_address(&self, name: &Name, address: IpAddr) -> bool {
+    fn admits_address(&self, name: &Name, address: IpAddr) -> Result<(), Denied> {
         self.admits_name_at(name, address)
     }
 
@@ -55,15 +55,26 @@ pub trait Ledger: Send + Sync + 'static {
     fn denied(&self, denied: DeniedName) -> Decision;
 }
 
-/// A name was asked for that no rule could match.
+/// A name was asked for and denied.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeniedName {
     /// As it was asked for, in lower case.
     pub name: String,
+    /// What was denied about it.
+    pub what: Withheld,
     /// How often it was denied since the last record of it.
     pub repeats: u64,
     /// What the policy says about it; nothing if it is no host name at all.
     pub why: Option<Denied>,
+}
+
+/// What the workload is not told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Withheld {
+    /// Whether there is such a name: no rule could match it.
+    Name,
+    /// That it has this address, and perhaps others: none of them may be dialled.
+    Address(IpAddr),
 }
 
 /// The audit trail of one sandbox, as a ledger.
@@ -86,7 +97,14 @@ impl Ledger for Trail {
         let wall = self.clock.wall();
         let mut record = Record::query(&self.sandbox, wall, Ruling::Denied, reason.as_str());
         record.host = Some(denied.name);
-        record.outcome = Some("NXDOMAIN".to_owned());
+        let outcome = match denied.what {
+            Withheld::Name => "NXDOMAIN",
+            Withheld::Address(address) => {
+                record.address = Some(address);
+                "NODATA"
+            }
+        };
+        record.outcome = Some(outcome.to_owned());
         if denied.repeats > 0 {
             let detail = format!("denied {} times more since the last record", denied.repeats);
             record.detail = Some(detail);
@@ -127,8 +145,8 @@ resolver: {hosts: {origin.test: [127.0.0.1]}}
 
         assert!(policy.admits_name(&origin) && policy.admits_name(&cdn));
         assert!(!policy.admits_name(&host("cdn.test")));
-        assert!(policy.admits_address(&origin, ip("127.0.0.1")));
-        assert!(!policy.admits_address(&cdn, ip("10.0.0.5")));
+        assert_eq!(policy.admits_address(&origin, ip("127.0.0.1")), Ok(()));
+        assert!(policy.admits_address(&cdn, ip("10.0.0.5")).is_err());
         assert_eq!(policy.hosts(&origin), Some(vec![ip("127.0.0.1")]));
         assert_eq!(policy.hosts(&cdn), None);
         assert_eq!(policy.explain(&origin), None);
@@ -146,6 +164,7 @@ resolver: {hosts: {origin.test: [127.0.0.1]}}
 
         let decision = trail.denied(DeniedName {
             name: name.to_string(),
+            what: Withheld::Name,
             repeats: 3,
             why: policy().explain(&name),
         });
@@ -167,5 +186,29 @@ resolver: {hosts: {origin.test: [127.0.0.1]}}
                 .as_ref()
                 .is_some_and(|detail| detail.contains("3 times"))
         );
+    }
+
+    // DN-09
+    #[test]
+    fn a_withheld_address_stands_in_its_record() {
+        let trail = Trail {
+            audit: Audit::memory(),
+            sandbox: "qa".to_owned(),
+            clock: ManualClock::new().clock(),
+        };
+        let name = host("a.cdn.test");
+        let why = policy().admits_address(&name, ip("10.0.0.5"));
+
+        trail.denied(DeniedName {
+            name: name.to_string(),
+            what: Withheld::Address(ip("10.0.0.5")),
+            repeats: 0,
+            why: why.err(),
+        });
+
+        let records = trail.audit.records();
+        assert_eq!(records[0].reason, "address_private");
+        assert_eq!(records[0].address, Some(ip("10.0.0.5")));
+        assert_eq!(records[0].outcome.as_deref(), Some("NODATA"));
     }
 }

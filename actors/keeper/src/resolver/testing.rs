@@ -11,7 +11,7 @@ use hickory_proto::op::{Message, ResponseCode};
 use hickory_proto::rr::rdata::SOA;
 use hickory_proto::rr::{Name as Label, RData, Record, RecordType};
 use holdfast_observability::Decision;
-use holdfast_policy::{Denied, Name};
+use holdfast_policy::{Denied, Name, Reason};
 use parking_lot::Mutex;
 
 use super::answer::record;
@@ -183,8 +183,11 @@ impl Admission for Rules {
         name.parents().last() == Some("test") && !name.as_str().starts_with("denied")
     }
 
-    fn admits_address(&self, _: &Name, address: IpAddr) -> bool {
-        address.to_canonical() != ip("10.0.0.5")
+    fn admits_address(&self, _: &Name, address: IpAddr) -> Result<(), Denied> {
+        if address.to_canonical() == ip("10.0.0.5") {
+            return Err(refusal());
+        }
+        Ok(())
     }
 
     fn hosts(&self, name: &Name) -> Option<Vec<IpAddr>> {
@@ -207,6 +210,15 @@ impl Ledger for Book {
     fn denied(&self, denied: DeniedName) -> Decision {
         self.0.lock().push(denied);
         Decision::new(SystemTime::UNIX_EPOCH)
+    }
+}
+
+/// Why an address may not be dialled.
+pub(super) fn refusal() -> Denied {
+    Denied {
+        reason: Reason::AddressPrivate,
+        nearest: None,
+        hint: "list it".to_owned(),
     }
 }
 

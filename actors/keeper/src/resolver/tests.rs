@@ -6,7 +6,7 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query as Question, R
 use hickory_proto::rr::{DNSClass, Name as Label, RData, RecordType};
 use holdfast_clock::{ManualClock, Seed};
 
-use super::testing::{Asked, Book, NameServer, Rules, Script, host, ip};
+use super::testing::{Asked, Book, NameServer, Rules, Script, host, ip, refusal};
 use super::*;
 
 /// A resolver whose upstream is `server`.
@@ -180,6 +180,7 @@ async fn a_denied_name_never_leaves_the_host_and_is_recorded_once() {
 
     let denied = |repeats| DeniedName {
         name: "denied.test".to_owned(),
+        what: Withheld::Name,
         repeats,
         why: None,
     };
@@ -205,7 +206,14 @@ async fn a_name_with_none_but_forbidden_addresses_looks_empty() {
     assert_eq!(v4.metadata.response_code, ResponseCode::NoError);
     assert!(v4.answers.is_empty());
     assert_eq!(v6.answers.len(), 1);
-    assert_eq!(world.resolver.counters().withheld.load(Ordering::SeqCst), 1);
+    assert_eq!(world.resolver.counters().of(Outcome::Withheld), 1);
+    let record = DeniedName {
+        name: "inner.test".to_owned(),
+        what: Withheld::Address(ip("10.0.0.5")),
+        repeats: 0,
+        why: Some(refusal()),
+    };
+    assert_eq!(*world.book.0.lock(), [record]);
 }
 
 #[tokio::test]

@@ -63,6 +63,8 @@ pub(super) enum Reply {
     NoSuchName,
     /// No rule of the policy could match the name.
     Denied(Decision),
+    /// It has such records, but no rule lets their addresses be dialled.
+    Withheld(Decision),
     /// It could not be found out.
     Failed,
     /// Nothing but the IN class is served.
@@ -116,7 +118,7 @@ impl Query {
     /// The bytes that say `reply`.
     pub(super) fn reply(&self, reply: Reply) -> Vec<u8> {
         let code = match reply {
-            Reply::Records { .. } | Reply::NoData => ResponseCode::NoError,
+            Reply::Records { .. } | Reply::NoData | Reply::Withheld(_) => ResponseCode::NoError,
             Reply::NoSuchName | Reply::Denied(_) => ResponseCode::NXDomain,
             Reply::Failed => ResponseCode::ServFail,
             Reply::Refused => ResponseCode::Refused,
@@ -132,7 +134,7 @@ impl Query {
             Reply::NoData | Reply::NoSuchName => {
                 message.add_authority(start_of_authority());
             }
-            Reply::Denied(decision) => {
+            Reply::Denied(decision) | Reply::Withheld(decision) => {
                 message.add_authority(start_of_authority());
                 if let Some(edns) = &mut message.edns {
                     edns.options_mut().insert(blocked(decision));
@@ -222,7 +224,7 @@ fn start_of_authority() -> Record {
 
 /// The extended error (RFC 8914) by which `dig` and others show a denial for what it is.
 fn blocked(decision: Decision) -> EdnsOption {
-    let text = format!("no rule of the policy names this host, decision {decision}");
+    let text = format!("denied by the policy of the sandbox, decision {decision}");
     let mut data = BLOCKED.to_be_bytes().to_vec();
     data.extend(text.into_bytes());
     EdnsOption::Unknown(EXTENDED_ERROR, data)

@@ -396,7 +396,8 @@ resolver: {hosts: {origin.cdn.test: [127.0.0.1]}}
     let policy = Policy::parse("policy.yaml", text).expect("a policy");
     let shown = |name: &str, address: &str| {
         let name = name.parse().expect("a name");
-        policy.admits_name_at(&name, address.parse().expect("an address"))
+        let address = address.parse().expect("an address");
+        policy.admits_name_at(&name, address).is_ok()
     };
 
     assert!(shown("db.test", "10.0.0.5") && shown("db.test", "::ffff:10.0.0.5"));
@@ -412,4 +413,13 @@ resolver: {hosts: {origin.cdn.test: [127.0.0.1]}}
         assert!(!shown("db.test", refused), "{refused}");
     }
     assert!(!shown("other.test", "192.0.1.1"));
+    let why = policy.admits_name_at(
+        &"a.cdn.test".parse().expect("a name"),
+        "10.0.0.5".parse().expect("an address"),
+    );
+    let why = why.expect_err("a private address behind a wildcard");
+    assert_eq!(
+        (why.reason, why.nearest.as_deref()),
+        (Reason::AddressPrivate, Some("wide"))
+    );
 }

@@ -3,9 +3,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use holdfast_clock::Seed;
-use holdfast_policy::Denied;
 
 use super::*;
+use crate::resolver::testing::{ip, refusal};
 
 struct Rules {
     names: Vec<&'static str>,
@@ -17,9 +17,11 @@ impl Admission for Rules {
         self.names.contains(&name.as_str())
     }
 
-    fn admits_address(&self, name: &Name, address: IpAddr) -> bool {
-        let listed = self.addresses.get(name.as_str());
-        listed.is_none_or(|listed| listed.contains(&address))
+    fn admits_address(&self, name: &Name, address: IpAddr) -> Result<(), Denied> {
+        match self.addresses.get(name.as_str()) {
+            Some(listed) if !listed.contains(&address) => Err(refusal()),
+            Some(_) | None => Ok(()),
+        }
     }
 
     fn hosts(&self, _: &Name) -> Option<Vec<IpAddr>> {
@@ -36,10 +38,6 @@ fn rules() -> Rules {
         names: vec!["origin.test", "db"],
         addresses: HashMap::from([("db", vec![ip("10.0.0.5")])]),
     }
-}
-
-fn ip(text: &str) -> IpAddr {
-    text.parse().expect("an address")
 }
 
 fn host_name(text: &str) -> Name {
@@ -247,7 +245,7 @@ fn addresses_that_may_never_be_dialled_count_as_absent() {
     let none = settled(&db, found(&mixed[..1], 30));
 
     assert_eq!(some, Settled::Exists { ttl: 30 });
-    assert_eq!(none, Settled::Withheld);
+    assert_eq!(none, Settled::Withheld(mixed[0], Box::new(refusal())));
 }
 
 // DN-02
@@ -256,7 +254,7 @@ fn a_name_exists_if_it_does_in_either_family() {
     let exists = Settled::Exists { ttl: 9 };
 
     for (own, sibling, said) in [
-        (Settled::NoSuchName, exists, Settled::NoData),
+        (Settled::NoSuchName, exists.clone(), Settled::NoData),
         (Settled::NoSuchName, Settled::NoData, Settled::NoData),
         (
             Settled::NoSuchName,
@@ -264,11 +262,15 @@ fn a_name_exists_if_it_does_in_either_family() {
             Settled::NoSuchName,
         ),
         (Settled::NoSuchName, Settled::Failed, Settled::NoSuchName),
-        (Settled::Failed, exists, Settled::Failed),
+        (Settled::Failed, exists.clone(), Settled::Failed),
         (Settled::NoData, Settled::NoSuchName, Settled::NoData),
-        (exists, Settled::NoSuchName, exists),
+        (exists.clone(), Settled::NoSuchName, exists),
     ] {
-        assert_eq!(reconcile(own, sibling), said, "{own:?} beside {sibling:?}");
+        assert_eq!(
+            reconcile(own.clone(), &sibling),
+            said,
+            "{own:?} beside {sibling:?}"
+        );
     }
 }
 

@@ -127,6 +127,7 @@ fn a_negative_answer_is_remembered_for_seconds_only() {
         (Reply::NoData, ResponseCode::NoError),
         (Reply::NoSuchName, ResponseCode::NXDomain),
         (Reply::Denied(decision()), ResponseCode::NXDomain),
+        (Reply::Withheld(decision()), ResponseCode::NoError),
     ] {
         let bytes = understood(&packet, Via::Udp).reply(reply);
         let parsed = Message::from_vec(&bytes).expect("parses");
@@ -218,6 +219,7 @@ fn replies() -> impl Strategy<Value = Reply> {
         Just(Reply::NoData),
         Just(Reply::NoSuchName),
         Just(Reply::Denied(decision())),
+        Just(Reply::Withheld(decision())),
         Just(Reply::Failed),
         Just(Reply::Refused),
     ]
