@@ -1,3 +1,4 @@
 //! The trusted half of a sandbox: policy, names, egress, sessions, health.
 
+pub mod egress;
 pub mod resolver;

@@ -1,0 +1,93 @@
+use super::*;
+use crate::egress::testing::{How, OPEN, World, at, curl};
+use holdfast_actor::{Backoff, Change, Child, End, Seed, Strategy, Supervisor, Tree};
+use holdfast_kernel::diag::Diag;
+use parking_lot::Mutex;
+use std::net::{Shutdown, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+/// The first socket it gives is spoiled; the second is good.
+struct Healing {
+    address: SocketAddr,
+    fetched: AtomicUsize,
+}
+
+impl Source for Healing {
+    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>> {
+        let first = self.fetched.fetch_add(1, Ordering::SeqCst) == 0;
+        Box::pin(async move {
+            let socket = TcpListener::bind(self.address)?;
+            if first {
+                socket2::SockRef::from(&socket).shutdown(Shutdown::Read)?;
+            }
+            Ok(socket.into())
+        })
+    }
+}
+
+#[tokio::test]
+async fn a_listener_whose_socket_breaks_is_restarted_with_another() {
+    // Given an open connection, and a listener beside it whose socket is spoiled.
+    let mut world = World::new().await;
+    let mut open = world
+        .connect(OPEN, curl(), How::Blocking)
+        .await
+        .expect("allowed");
+    let (mut served, _) = world.server.accept().await.expect("dialled");
+    let address = at([127, 18, 0, 9], world.port);
+    let source = Arc::new(Healing {
+        address,
+        fetched: AtomicUsize::new(0),
+    });
+    let (standing, _) = watch::channel(Standing::Serving);
+    let arguments = ListenerArguments {
+        source: Arc::clone(&source) as Arc<dyn Source>,
+        desk: Arc::clone(&world.desk),
+        cookies: Arc::new(Mutex::new(Diag::open().expect("diag"))),
+        standing,
+    };
+    let backoff = Backoff {
+        min: Duration::from_millis(1),
+        ..Backoff::default()
+    };
+    let child = Child::permanent("listener").backoff(backoff);
+    let mut tree = Tree::new(Supervisor::new("egress", Strategy::OneForOne).child(child));
+    tree.bind::<ListenerActor>("egress/listener", arguments);
+
+    // When it runs.
+    let root = tree
+        .start(Seed::new(1), |_: &Change| {})
+        .await
+        .expect("a sound tree");
+    let mut refused = loop {
+        if let Ok(stream) = TcpStream::connect(address).await {
+            break stream;
+        }
+        tokio::task::yield_now().await;
+    };
+
+    // Then it accepts on the second, and nobody else noticed.
+    assert!(
+        refused.read(&mut [0; 1]).await.is_err(),
+        "judged, and refused"
+    );
+    assert_eq!(source.fetched.load(Ordering::SeqCst), 2);
+    served.write_all(b"x").await.expect("write");
+    open.read_exact(&mut [0; 1]).await.expect("read");
+    assert_eq!(root.shutdown().await, End::ShutDown);
+}
+
+#[tokio::test]
+async fn a_kept_socket_is_the_same_at_every_start() {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let address = socket.local_addr().expect("address");
+    let kept = Kept(socket.into());
+
+    for _ in 0..2 {
+        let again = TcpListener::from(kept.fetch().await.expect("a duplicate"));
+        assert_eq!(again.local_addr().expect("address"), address);
+    }
+}

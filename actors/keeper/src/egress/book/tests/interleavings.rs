@@ -1,0 +1,279 @@
+//! Whatever comes in whatever order: callers that race, dials that end late, connections that arrive elsewhere.
+
+use super::*;
+use crate::egress::attempt::Ruling;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Debug, Clone)]
+enum Happening {
+    Attempt {
+        cookie: u64,
+        to: usize,
+        curl: bool,
+        blocking: bool,
+        readable: bool,
+    },
+    Dialled(usize),
+    Failed(usize),
+    Released(usize),
+    Deferred(usize),
+    Accept {
+        cookie: u64,
+        to: usize,
+    },
+    Gone(usize),
+    Closed(usize),
+    Wait(u64),
+    Revise(bool),
+}
+
+const PLACES: [[u8; 4]; 3] = [OPEN, GUARDED, FOREIGN];
+
+fn happenings() -> impl Strategy<Value = Vec<Happening>> {
+    let attempt = (
+        0..6_u64,
+        0..3_usize,
+        any::<bool>(),
+        any::<bool>(),
+        prop::bool::weighted(0.9),
+    );
+    let one = prop_oneof![
+        4 => attempt.prop_map(|(cookie, to, curl, blocking, readable)| {
+            Happening::Attempt { cookie, to, curl, blocking, readable }
+        }),
+        3 => (0..64_usize).prop_map(Happening::Dialled),
+        1 => (0..64_usize).prop_map(Happening::Failed),
+        1 => (0..64_usize).prop_map(Happening::Released),
+        1 => (0..64_usize).prop_map(Happening::Deferred),
+        4 => (0..6_u64, 0..3_usize).prop_map(|(cookie, to)| Happening::Accept { cookie, to }),
+        1 => (0..64_usize).prop_map(Happening::Gone),
+        1 => (0..64_usize).prop_map(Happening::Closed),
+        1 => (0..400_u64).prop_map(Happening::Wait),
+        1 => any::<bool>().prop_map(Happening::Revise),
+    ];
+    prop::collection::vec(one, 1..120)
+}
+
+/// What an outsider sees of the book.
+#[derive(Default)]
+struct World {
+    /// Who announced something on each socket.
+    owners: BTreeMap<u64, Vec<Caller>>,
+    dials: Vec<Dial>,
+    calls: Vec<u64>,
+    unanswered: BTreeSet<u64>,
+    relayed: Vec<Serial>,
+    /// Attempts that owe a record, and records written.
+    owed: u64,
+    written: u64,
+}
+
+struct Run {
+    book: Book<Tokens>,
+    court: Court,
+    now: Moment,
+    world: World,
+}
+
+impl Run {
+    fn happen(&mut self, happening: &Happening) {
+        match *happening {
+            Happening::Attempt {
+                cookie,
+                to,
+                curl: is_curl,
+                blocking,
+                readable,
+            } => {
+                let caller = if is_curl { curl() } else { wget() };
+                self.attempt(cookie, PLACES[to], caller, (blocking, readable));
+            }
+            Happening::Dialled(index) => self.with_dial(index, |dial| {
+                let (serial, upstream) = (dial.serial, dial.destination);
+                Event::Dialled {
+                    serial,
+                    upstream,
+                    address: at(REAL, PORT),
+                }
+            }),
+            Happening::Failed(index) => self.with_dial(index, |dial| {
+                let failure = Failure::Errno(libc::ECONNREFUSED);
+                Event::DialFailed {
+                    serial: dial.serial,
+                    failure,
+                }
+            }),
+            Happening::Released(index) => {
+                self.with_dial(index, |dial| Event::Released {
+                    serial: dial.serial,
+                });
+            }
+            Happening::Deferred(index) => {
+                self.with_dial(index, |dial| Event::Deferred {
+                    serial: dial.serial,
+                });
+            }
+            Happening::Accept { cookie, to } => self.accept(cookie, at(PLACES[to], PORT)),
+            Happening::Gone(index) => {
+                if let Some(call) = self.world.calls.get(index).copied() {
+                    self.world.unanswered.remove(&call);
+                    self.step(Event::Gone { call }, None);
+                }
+            }
+            Happening::Closed(index) => {
+                if let Some(serial) = self.world.relayed.get(index).copied() {
+                    self.step(Event::Closed { serial }, None);
+                }
+            }
+            Happening::Wait(seconds) => {
+                self.now += Duration::from_secs(seconds);
+                self.step(Event::Passed, None);
+            }
+            Happening::Revise(open) => {
+                let policy = if open {
+                    policy(PORT)
+                } else {
+                    Arc::new(Policy::standard())
+                };
+                self.court = self.court.under(policy);
+                self.step(Event::Revised, None);
+            }
+        }
+    }
+
+    fn attempt(
+        &mut self,
+        cookie: u64,
+        to: [u8; 4],
+        caller: Caller,
+        (blocking, readable): (bool, bool),
+    ) {
+        let call = 1000 + self.world.calls.len() as u64;
+        self.world.calls.push(call);
+        self.world.unanswered.insert(call);
+        self.world
+            .owners
+            .entry(cookie)
+            .or_default()
+            .push(caller.clone());
+        let allowed = !readable || self.allows(at(to, PORT), &caller);
+        let attempted = Attempted {
+            cookie: NonZeroU64::new(cookie),
+            hint: readable.then(|| at(to, PORT)),
+            ..attempted(call, to, caller, blocking)
+        };
+        let repeated = self.book.counts().repeated;
+        self.world.owed += 1;
+        self.step(Event::Attempted(attempted), None);
+        // Let through without an entry: its record is that of its arrival.
+        if self.book.counts().repeated > repeated || (cookie == 0 && allowed) {
+            self.world.owed -= 1;
+        }
+    }
+
+    fn accept(&mut self, cookie: u64, destination: SocketAddr) {
+        let unannounced = self.book.counts().unannounced;
+        // An arrival that nobody announced owes a record from now on.
+        self.world.owed += 1;
+        let arrival = Accepted {
+            cookie: NonZeroU64::new(cookie),
+            destination,
+            waiter: destination,
+            slot: Some(Slot),
+        };
+        self.step(Event::Accepted(arrival), Some(cookie));
+        if self.book.counts().unannounced == unannounced {
+            self.world.owed -= 1;
+        }
+    }
+
+    fn with_dial(&mut self, index: usize, event: impl FnOnce(&Dial) -> Event<Tokens>) {
+        if let Some(dial) = self.world.dials.get(index).cloned() {
+            self.step(event(&dial), None);
+        }
+    }
+
+    fn allows(&self, to: SocketAddr, caller: &Caller) -> bool {
+        match self.court.judge(to, &caller.identity).ruling {
+            Ruling::Allowed(_) => true,
+            Ruling::Denied(_) => false,
+        }
+    }
+
+    fn step(&mut self, event: Event<Tokens>, arrived: Option<u64>) {
+        for command in self.book.step(event, self.now, &self.court) {
+            match command {
+                Command::Answer { call, .. } => {
+                    assert!(self.world.calls.contains(&call), "an answer to no call");
+                    self.world.unanswered.remove(&call);
+                }
+                Command::Dial(dial) => self.world.dials.push(dial),
+                Command::Relay {
+                    serial,
+                    waiter,
+                    upstream,
+                } => {
+                    assert_eq!(
+                        waiter, upstream,
+                        "an upstream serves what it was dialled for"
+                    );
+                    assert!(!self.world.relayed.contains(&serial), "relayed twice");
+                    self.world.relayed.push(serial);
+                }
+                Command::Record { report, .. } => self.wrote(&report, arrived),
+                Command::Cancel(_) | Command::Await(_) | Command::Refuse(_) | Command::Close(_) => {
+                }
+            }
+        }
+        assert!(self.book.pending() <= PENDING);
+    }
+
+    fn wrote(&mut self, report: &Report, arrived: Option<u64>) {
+        match &report.fate {
+            Fate::Withdrawn(_) => return,
+            Fate::Connected(_) => self.justify(report, arrived),
+            Fate::Denied(_)
+            | Fate::Own
+            | Fate::Failed(_)
+            | Fate::Abandoned
+            | Fate::Crowded
+            | Fate::Unrecorded => {}
+        }
+        self.world.written += 1;
+    }
+
+    /// What is relayed is allowed by the policy of this moment; at its arrival, for somebody who announced it on this very socket.
+    fn justify(&self, report: &Report, arrived: Option<u64>) {
+        let destination = report.destination.expect("the kernel's word");
+        assert!(
+            self.allows(destination, &report.caller),
+            "{destination} is denied"
+        );
+        if let Some(cookie) = arrived {
+            let owners = self.world.owners.get(&cookie);
+            assert!(owners.is_some_and(|owners| owners.contains(&report.caller)));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(512))]
+
+    #[test]
+    fn nothing_is_relayed_unjudged_and_each_attempt_leaves_one_record(happenings in happenings()) {
+        let court = Court::new(policy(PORT), Arc::new(table()));
+        let (book, world) = (Book::default(), World::default());
+        let mut run = Run { book, court, now: Moment::ORIGIN, world };
+
+        for happening in &happenings {
+            run.happen(happening);
+            prop_assert!(run.world.written <= run.world.owed, "a record too many after {:?}", happening);
+        }
+        run.happen(&Happening::Wait(DIALLING.as_secs()));
+
+        prop_assert_eq!(run.book.pending(), 0);
+        prop_assert_eq!(run.world.written, run.world.owed);
+        prop_assert!(run.world.unanswered.is_empty(), "{:?} wait for ever", run.world.unanswered);
+    }
+}

@@ -1,0 +1,401 @@
+//! Where the lane and the listeners of one sandbox meet: it owns the book, and obeys it.
+//!
+//! The desk lives with the parent of the egress actors, so that a restarted lane or listener finds every attempt where it stood, and no relay ends
+//! because a listener did. A step of the book and what must not be torn from it (the record, the hand-over, the switch that closes a connection)
+//! happen under one lock; nothing under it waits or does network I/O.
+
+mod connection;
+mod errands;
+
+pub(crate) use connection::Arrival;
+pub use connection::Cookies;
+
+use super::attempt::{Failure, Fate, Judge, Report, Serial};
+use super::book::{Book, Command, Counts, Dial, Event, Hands, Waiting};
+use super::budget::{Budget, Permit};
+use super::counters::{Counters, bump};
+use super::court::Court;
+use super::dial::{Dialled, Dialler, Limits, Undialled};
+use super::names::Names;
+use super::relay::{Bytes, Means};
+use super::trail;
+use errands::Errands;
+use futures_util::FutureExt;
+use futures_util::future::{AbortHandle, Abortable};
+use holdfast_clock::Clock;
+use holdfast_observability::{Audit, Record, Slot};
+use holdfast_policy::Policy;
+use holdfast_wire::v1;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+use tokio::sync::oneshot;
+use tokio_util::task::TaskTracker;
+
+/// What a desk is made of.
+pub struct Arguments {
+    /// The sandbox's name, for records.
+    pub sandbox: String,
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+    /// The resolver's side.
+    pub names: Arc<dyn Names>,
+    /// Where records go.
+    pub audit: Audit,
+    /// The time.
+    pub clock: Clock,
+    /// Connections at once.
+    pub budget: Budget,
+    /// TCP listeners of the runtime, which nobody inside may reach.
+    pub own: Vec<SocketAddr>,
+    /// How long a dial takes at most.
+    pub limits: Limits,
+    /// Buffers, byte counts and patience of the relays.
+    pub means: Means,
+}
+
+/// Shared by the lane, the listeners and the connections of one sandbox.
+pub struct Desk {
+    sandbox: String,
+    state: Mutex<State>,
+    audit: Audit,
+    clock: Clock,
+    dialler: Dialler,
+    /// Connections at once.
+    pub budget: Budget,
+    /// What happened.
+    pub counters: Counters,
+    means: Means,
+    connections: TaskTracker,
+    errands: Errands,
+}
+
+/// An answer to a pending call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Answer {
+    /// The notification.
+    pub call: u64,
+    /// 0 or what the call fails with.
+    pub errno: i32,
+    /// The port that must be captured before the call continues.
+    pub capture: Option<u16>,
+}
+
+struct State {
+    book: Book<Tokens>,
+    court: Court,
+    /// Dials ahead of their connections that were not done at once.
+    dials: HashMap<Serial, AbortHandle>,
+    /// Open connections; dropping a switch closes its connection.
+    switches: HashMap<Serial, oneshot::Sender<()>>,
+}
+
+/// What the book passes on for the desk.
+#[derive(Debug)]
+pub(super) struct Tokens;
+
+impl Hands for Tokens {
+    type Upstream = Upstream;
+    type Waiter = Waiter;
+    type Slot = Slot;
+}
+
+/// A dialled connection and, if it was dialled ahead, the permit it holds until its own connection brings one.
+#[derive(Debug)]
+pub(super) struct Upstream {
+    pub(super) stream: std::net::TcpStream,
+    pub(super) ahead: Option<Permit>,
+}
+
+/// How an accepted connection is told of its upstream; dropped, it is refused.
+pub(super) type Waiter = oneshot::Sender<Served>;
+
+/// An upstream, and the notice to close.
+#[derive(Debug)]
+pub(super) struct Served {
+    pub(super) upstream: Upstream,
+    pub(super) closing: oneshot::Receiver<()>,
+}
+
+/// What a step leaves to the one who took it.
+#[derive(Default)]
+pub(super) struct Left {
+    pub(super) serial: Option<Serial>,
+    pub(super) answers: Vec<Answer>,
+    pub(super) dial: Option<Dial>,
+}
+
+impl Desk {
+    /// A desk on which nothing lies yet.
+    pub fn new(arguments: Arguments) -> Desk {
+        let Arguments {
+            sandbox,
+            policy,
+            names,
+            audit,
+            clock,
+            budget,
+            own,
+            limits,
+            means,
+        } = arguments;
+        let dialler = Dialler::new(Arc::clone(&names), own, limits);
+        let court = Court::new(policy, names);
+        let state = State {
+            book: Book::default(),
+            court,
+            dials: HashMap::new(),
+            switches: HashMap::new(),
+        };
+        Desk {
+            sandbox,
+            state: Mutex::new(state),
+            audit,
+            clock,
+            dialler,
+            budget,
+            counters: Counters::default(),
+            means,
+            connections: TaskTracker::new(),
+            errands: Errands::default(),
+        }
+    }
+
+    /// Puts another policy in force and closes the connections that it denies.
+    pub fn revise(&self, policy: Arc<Policy>) {
+        self.step_after(Event::Revised, |court| *court = court.under(policy));
+    }
+
+    /// Attempts whose connection has not come in time are closed. While a listener waits for room nobody's time runs out: the connections are
+    /// in the backlog, and shall find what is known of them.
+    pub fn pass(&self) {
+        if self.counters.waiting.load(Ordering::Relaxed) == 0 {
+            let left = self.step(Event::Passed);
+            self.errands.leave(left.answers);
+        }
+    }
+
+    /// What the book has counted.
+    pub fn counts(&self) -> Counts {
+        self.state.lock().book.counts()
+    }
+
+    /// Attempts that are pending.
+    pub fn pending(&self) -> usize {
+        self.state.lock().book.pending()
+    }
+
+    /// Bytes carried.
+    pub fn bytes(&self) -> &Bytes {
+        &self.means.bytes
+    }
+
+    /// Closes every connection, and waits until none is left.
+    pub async fn close(&self) {
+        self.connections.close();
+        let (dials, switches) = {
+            let mut state = self.state.lock();
+            (
+                std::mem::take(&mut state.dials),
+                std::mem::take(&mut state.switches),
+            )
+        };
+        for dial in dials.into_values() {
+            dial.abort();
+        }
+        drop(switches);
+        self.connections.wait().await;
+    }
+
+    /// Records a call that the broker refused by itself.
+    pub(super) fn refused(&self, refused: v1::Refused) {
+        let errno = trail::name(refused.errno);
+        let (observed, caller) = match refused.caller {
+            Some(caller) => (caller.observed, caller),
+            None => (false, v1::Caller::default()),
+        };
+        self.audit.record(Record {
+            detail: Some(refused.detail),
+            binary: observed.then_some(caller.executable),
+            ancestors: caller.ancestors,
+            pid: Some(caller.pid).filter(|pid| *pid != 0),
+            ..Record::syscall(&self.sandbox, self.clock.wall(), &refused.syscall, &errno)
+        });
+    }
+
+    /// Room for a record, if there is any.
+    pub(super) fn slot(&self) -> Option<Slot> {
+        self.audit.reserve()
+    }
+
+    /// Takes one step and obeys what can be obeyed here.
+    pub(super) fn step(&self, event: Event<Tokens>) -> Left {
+        self.step_after(event, |_| ())
+    }
+
+    fn step_after(&self, event: Event<Tokens>, first: impl FnOnce(&mut Court)) -> Left {
+        let now = self.clock.now();
+        let mut left = Left::default();
+        let mut state = self.state.lock();
+        first(&mut state.court);
+        let State {
+            book,
+            court,
+            dials,
+            switches,
+        } = &mut *state;
+        for command in book.step(event, now, court) {
+            match command {
+                Command::Answer {
+                    call,
+                    errno,
+                    capture,
+                } => {
+                    left.answers.push(Answer {
+                        call,
+                        errno,
+                        capture,
+                    });
+                }
+                Command::Dial(dial) => {
+                    left.serial = Some(dial.serial);
+                    left.dial = Some(dial);
+                }
+                Command::Await(serial) => left.serial = Some(serial),
+                Command::Cancel(serial) => {
+                    if let Some(dial) = dials.remove(&serial) {
+                        dial.abort();
+                    }
+                }
+                Command::Relay {
+                    serial,
+                    waiter,
+                    upstream,
+                } => {
+                    left.serial = Some(serial);
+                    let (switch, closing) = oneshot::channel();
+                    switches.insert(serial, switch);
+                    // A connection that is gone already says so by its departure.
+                    drop(waiter.send(Served { upstream, closing }));
+                }
+                Command::Refuse(waiter) => drop(waiter),
+                Command::Close(serial) => drop(switches.remove(&serial)),
+                Command::Record { slot, report } => self.record(slot, *report),
+            }
+        }
+        left
+    }
+
+    fn record(&self, slot: Option<Slot>, report: Report) {
+        bump(match &report.fate {
+            Fate::Connected(_) => &self.counters.allowed,
+            Fate::Failed(_) => &self.counters.refused_upstream,
+            Fate::Abandoned => &self.counters.abandoned,
+            Fate::Withdrawn(_) => &self.counters.withdrawn,
+            Fate::Denied(_) | Fate::Own | Fate::Crowded | Fate::Unrecorded => &self.counters.denied,
+        });
+        let record = trail::record(&self.sandbox, self.clock.wall(), report);
+        match slot {
+            Some(slot) => slot.record(record),
+            None => self.audit.record(record),
+        }
+    }
+}
+
+// Dialling.
+impl Desk {
+    /// Starts a dial that a caller may wait for, and answers what can be answered at once.
+    pub(super) fn dial_ahead(self: &Arc<Self>, order: Dial) -> Vec<Answer> {
+        let (serial, waiting) = (order.serial, order.waiting);
+        let Some(permit) = self.budget.ahead() else {
+            return self.step(Event::Deferred { serial }).answers;
+        };
+        let desk = Arc::clone(self);
+        let mut dial = Box::pin(async move {
+            let dialled = desk.dial(&order, Some(permit)).await;
+            dialled.unwrap_or(Event::Deferred { serial })
+        });
+        // Most dials are done at this first look; only the others become a task.
+        if let Some(event) = dial.as_mut().now_or_never() {
+            return self.step(event).answers;
+        }
+        let (abort, registration) = AbortHandle::new_pair();
+        self.state.lock().dials.insert(serial, abort);
+        let desk = Arc::clone(self);
+        self.connections.spawn(async move {
+            if let Ok(event) = Abortable::new(dial, registration).await {
+                desk.state.lock().dials.remove(&serial);
+                let left = desk.step(event);
+                desk.errands.leave(left.answers);
+            }
+        });
+        match waiting {
+            Waiting::Impatient => self.step(Event::Released { serial }).answers,
+            Waiting::Blocked | Waiting::Connected => Vec::new(),
+        }
+    }
+
+    /// Dials for a connection that is here. Short of descriptors it tries again, as long as [`PAUSES`] says.
+    async fn dial_connected(&self, order: Dial) {
+        let serial = order.serial;
+        let mut dialled = self.dial(&order, None).await;
+        for pause in PAUSES {
+            if dialled.is_some() {
+                break;
+            }
+            tokio::time::sleep(pause).await;
+            dialled = self.dial(&order, None).await;
+        }
+        let failure = Failure::Errno(libc::ENOBUFS);
+        self.step(dialled.unwrap_or(Event::DialFailed { serial, failure }));
+    }
+
+    /// `None`: the keeper itself has no descriptor or memory for it.
+    async fn dial(&self, order: &Dial, ahead: Option<Permit>) -> Option<Event<Tokens>> {
+        let serial = order.serial;
+        let court = self.state.lock().court.clone();
+        match self
+            .dialler
+            .dial(order, |address| court.admits(&order.grant, address))
+            .await
+        {
+            Ok(Dialled { stream, address }) => {
+                let upstream = Upstream { stream, ahead };
+                Some(Event::Dialled {
+                    serial,
+                    upstream,
+                    address,
+                })
+            }
+            Err(Undialled::Failed(failure)) => Some(Event::DialFailed { serial, failure }),
+            Err(Undialled::Exhausted(_)) => None,
+        }
+    }
+
+    /// Ready when there may be something for the lane to send.
+    pub(super) async fn errand(&self) {
+        self.errands.told().await;
+    }
+
+    /// The oldest answer that was left for the lane.
+    pub(super) fn next_errand(&self) -> Option<Answer> {
+        self.errands.next()
+    }
+}
+
+/// Between the tries of a dial for which the keeper had no descriptor: about half a minute in all.
+const PAUSES: [Duration; 7] = [
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(4),
+    Duration::from_secs(8),
+    Duration::from_secs(16),
+];
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,132 @@
+//! One accepted connection, from its cookie to its end.
+
+use super::{Desk, Served, Upstream};
+use crate::egress::attempt::{Cookie, Serial};
+use crate::egress::book::{Accepted, Event};
+use crate::egress::budget::Permit;
+use crate::egress::counters::{Gauge, bump};
+use crate::egress::relay::{End, Pair, relay};
+use futures_util::FutureExt;
+use holdfast_kernel::diag::Diag;
+use holdfast_observability::race;
+use parking_lot::Mutex;
+use socket2::SockRef;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+/// An accepted connection.
+pub(crate) struct Arrival {
+    pub(crate) stream: std::net::TcpStream,
+    /// The workload's end.
+    pub(crate) client: SocketAddr,
+    /// Where it wanted to go.
+    pub(crate) destination: SocketAddr,
+    pub(crate) cookies: Arc<dyn Cookies>,
+    pub(crate) permit: Permit,
+}
+
+/// Looks up sockets in the sandbox's network namespace.
+pub trait Cookies: Send + Sync + 'static {
+    /// `SO_COOKIE` of the socket bound to `local` and connected to `remote`; `None` if there is none.
+    fn cookie(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Cookie>>;
+}
+
+/// One socket for one sandbox; an answer takes microseconds and never waits for anybody.
+impl Cookies for Mutex<Diag> {
+    fn cookie(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Cookie>> {
+        let cookie = self
+            .lock()
+            .cookie(local, remote)
+            .map_err(io::Error::other)?;
+        Ok(cookie.and_then(Cookie::new))
+    }
+}
+
+/// Tells the book that a connection is gone, however its task ended.
+struct Departure<'a> {
+    desk: &'a Desk,
+    serial: Serial,
+}
+
+impl Drop for Departure<'_> {
+    fn drop(&mut self) {
+        let serial = self.serial;
+        let switch = self.desk.state.lock().switches.remove(&serial);
+        drop(switch);
+        let left = self.desk.step(Event::Closed { serial });
+        self.desk.errands.leave(left.answers);
+    }
+}
+
+impl Desk {
+    /// Serves an accepted connection until it ends.
+    pub(crate) fn receive(self: &Arc<Self>, arrival: Arrival) {
+        let desk = Arc::clone(self);
+        self.connections
+            .spawn(async move { desk.serve(arrival).await });
+    }
+
+    async fn serve(self: Arc<Self>, arrival: Arrival) {
+        let Arrival {
+            stream,
+            client,
+            destination,
+            cookies,
+            permit,
+        } = arrival;
+        let cookie = cookies.cookie(client, destination).unwrap_or_else(|fault| {
+            bump(&self.counters.unlooked);
+            race!(%fault, "look up the cookie of a connection");
+            None
+        });
+        let (waiter, served) = oneshot::channel();
+        let slot = self.slot();
+        let left = self.step(Event::Accepted(Accepted {
+            cookie,
+            destination,
+            waiter,
+            slot,
+        }));
+        self.errands.leave(left.answers);
+        let departure = left.serial.map(|serial| Departure {
+            desk: &self,
+            serial,
+        });
+        if let Some(order) = left.dial {
+            self.dial_connected(order).await;
+        }
+        let end = if let Ok(Served { upstream, closing }) = served.await {
+            self.carry(stream, upstream, closing).await
+        } else {
+            // Dropped with this, the close is a reset.
+            let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
+            End::Reset
+        };
+        tracing::debug!(%destination, ?end, "connection ended");
+        drop((departure, permit));
+    }
+
+    async fn carry(
+        &self,
+        inside: std::net::TcpStream,
+        upstream: Upstream,
+        closing: oneshot::Receiver<()>,
+    ) -> End {
+        drop(upstream.ahead);
+        let _open = Gauge::up(&self.counters.open);
+        let registered = TcpStream::from_std(inside).and_then(|inside| {
+            Ok(Pair {
+                inside,
+                outside: TcpStream::from_std(upstream.stream)?,
+            })
+        });
+        match registered {
+            Ok(pair) => relay(pair, &self.means, closing.map(drop)).await,
+            Err(_) => End::Reset,
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! Reaches what a destination stands for, and says truthfully why not.
+//!
+//! ```text
+//! destination ─▶ name? ─▶ addresses ─▶ each: admitted by the policy? ─▶ connect to exactly this address ─▶ connected
+//!                  │ unresolved            │ none is: denied               │ the next one, within the caller's time
+//!                  ▼                       ▼                               ▼
+//!                errno                   EACCES                          errno of the last try
+//! ```
+//!
+//! The address that is checked is the address that is dialled: nothing is looked up in between. `connect()` is never waited for when it is done
+//! at once, as on loopback: then the whole dial is one poll.
+
+use super::attempt::Failure;
+use super::book::Dial;
+use super::names::Names;
+use holdfast_kernel::descriptors::is_exhausted;
+use holdfast_policy::{Denied, Destination};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+
+/// Dials for one sandbox.
+pub struct Dialler {
+    names: Arc<dyn Names>,
+    own: Vec<SocketAddr>,
+    limits: Limits,
+}
+
+/// How long a dial takes at most.
+#[derive(Debug, Clone, Copy)]
+pub struct Limits {
+    /// In all.
+    pub whole: Duration,
+    /// For one address while others are left.
+    pub each: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            whole: Duration::from_mins(1),
+            each: Duration::from_secs(10),
+        }
+    }
+}
+
+/// A connected socket, non-blocking, registered nowhere yet.
+#[derive(Debug)]
+pub struct Dialled {
+    /// The socket.
+    pub stream: std::net::TcpStream,
+    /// Where it leads.
+    pub address: SocketAddr,
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub enum Undialled {
+    /// The caller is told.
+    Failed(Failure),
+    /// The keeper itself is short of something: the caller can wait.
+    Exhausted(io::Error),
+}
+
+impl Dialler {
+    /// `own` are the runtime's own TCP listeners, which no policy opens.
+    pub fn new(names: Arc<dyn Names>, own: Vec<SocketAddr>, limits: Limits) -> Dialler {
+        Dialler { names, own, limits }
+    }
+
+    /// Dials until one address answers. Cancel it by dropping it.
+    pub async fn dial(
+        &self,
+        order: &Dial,
+        admits: impl Fn(IpAddr) -> Result<(), Denied>,
+    ) -> Result<Dialled, Undialled> {
+        let limit = order
+            .patience
+            .unwrap_or(self.limits.whole)
+            .min(self.limits.whole);
+        match timeout(limit, self.dial_each(order, admits, limit)).await {
+            Ok(outcome) => outcome,
+            // SO_SNDTIMEO: the kernel's own answer to a caller whose time is over.
+            Err(_) if order.patience.is_some_and(|patience| patience <= limit) => {
+                Err(errno(libc::EINPROGRESS))
+            }
+            Err(_) => Err(errno(libc::ETIMEDOUT)),
+        }
+    }
+
+    async fn dial_each(
+        &self,
+        order: &Dial,
+        admits: impl Fn(IpAddr) -> Result<(), Denied>,
+        limit: Duration,
+    ) -> Result<Dialled, Undialled> {
+        let addresses = self.admitted(order, admits).await?;
+        let mut last = errno(libc::EHOSTUNREACH);
+        for (index, address) in addresses.iter().enumerate() {
+            let is_last = index + 1 == addresses.len();
+            // The last one has all the time that is left.
+            let each = if is_last {
+                Duration::MAX
+            } else {
+                self.limits.each.min(limit / 2)
+            };
+            match timeout(each, connect(*address)).await {
+                Ok(Ok(stream)) => {
+                    return Ok(Dialled {
+                        stream,
+                        address: *address,
+                    });
+                }
+                Ok(Err(fault)) if fault.raw_os_error().is_some_and(is_exhausted) => {
+                    return Err(Undialled::Exhausted(fault));
+                }
+                Ok(Err(fault)) => last = errno(fault.raw_os_error().unwrap_or(libc::EIO)),
+                Err(_) => last = errno(libc::ETIMEDOUT),
+            }
+        }
+        Err(last)
+    }
+
+    /// The addresses that may be dialled; if there is none, why.
+    async fn admitted(
+        &self,
+        order: &Dial,
+        admits: impl Fn(IpAddr) -> Result<(), Denied>,
+    ) -> Result<Vec<SocketAddr>, Undialled> {
+        let like = order.destination.ip();
+        let found = match &order.target {
+            Destination::Address(address) => vec![*address],
+            Destination::Name(name) => {
+                let resolved = self.names.resolve(name, like).await;
+                // connect(2) knows no names: what cannot be found cannot be reached.
+                resolved.map_err(|_| errno(libc::EHOSTUNREACH))?
+            }
+        };
+        let mut refused = errno(libc::EHOSTUNREACH);
+        let mut addresses = Vec::with_capacity(found.len().min(ADDRESSES));
+        for address in found.into_iter().take(ADDRESSES) {
+            let at = SocketAddr::new(address, order.destination.port());
+            match admits(address) {
+                Err(denied) => refused = Undialled::Failed(Failure::Denied(denied)),
+                Ok(()) if self.is_own(at) => refused = Undialled::Failed(Failure::Own),
+                Ok(()) => addresses.push(at),
+            }
+        }
+        if addresses.is_empty() {
+            Err(refused)
+        } else {
+            Ok(addresses)
+        }
+    }
+
+    fn is_own(&self, at: SocketAddr) -> bool {
+        let reaches = |own: &SocketAddr| {
+            own.port() == at.port()
+                && (own.ip().is_unspecified() || own.ip().to_canonical() == at.ip().to_canonical())
+        };
+        self.own.iter().any(reaches)
+    }
+}
+
+/// Connects without waiting if that is possible.
+async fn connect(address: SocketAddr) -> io::Result<std::net::TcpStream> {
+    let socket = Socket::new(
+        Domain::for_address(address),
+        Type::STREAM.nonblocking(),
+        Some(Protocol::TCP),
+    )?;
+    match socket.connect(&address.into()) {
+        Ok(()) => return Ok(socket.into()),
+        Err(fault) if fault.raw_os_error() == Some(libc::EINPROGRESS) => {}
+        Err(fault) => return Err(fault),
+    }
+    // On loopback the answer is here already, though the call could not say so.
+    if let Some(fault) = socket.take_error()? {
+        return Err(fault);
+    }
+    if socket.peer_addr().is_ok() {
+        return Ok(socket.into());
+    }
+    let stream = TcpStream::from_std(socket.into())?;
+    stream.writable().await?;
+    match stream.take_error()? {
+        Some(fault) => Err(fault),
+        None => stream.into_std(),
+    }
+}
+
+fn errno(errno: i32) -> Undialled {
+    Undialled::Failed(Failure::Errno(errno))
+}
+
+/// Addresses tried for one connect; a name that has more is served by the first of them.
+pub const ADDRESSES: usize = 8;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,259 @@
+use super::*;
+use crate::egress::attempt::{Judge as _, Ruling, Serial};
+use crate::egress::book::Waiting;
+use crate::egress::court::Court;
+use crate::egress::testing::{OPEN, Table, at, policy, table, wget};
+use holdfast_policy::{Name, Reason};
+use socket2::SockAddr;
+use std::net::{Ipv4Addr, TcpListener};
+
+fn order(port: u16) -> Dial {
+    let court = Court::new(policy(port), Arc::new(table()));
+    let destination = at(OPEN, port);
+    let judgement = court.judge(destination, &wget().identity);
+    let Ruling::Allowed(grant) = judgement.ruling else {
+        panic!("open.test is open");
+    };
+    let (serial, waiting) = (Serial(1), Waiting::Blocked);
+    Dial {
+        serial,
+        target: judgement.target,
+        destination,
+        grant,
+        patience: None,
+        waiting,
+    }
+}
+
+fn leading_to(addresses: &[IpAddr]) -> Dialler {
+    let mut table = table();
+    let name: Name = "open.test".parse().expect("a name");
+    table.addresses.insert(name, addresses.to_vec());
+    Dialler::new(Arc::new(table), Vec::new(), Limits::default())
+}
+
+#[expect(clippy::unnecessary_wraps, reason = "stands for a policy")]
+fn everything(_: IpAddr) -> Result<(), Denied> {
+    Ok(())
+}
+
+fn not_private(address: IpAddr) -> Result<(), Denied> {
+    if address == IpAddr::V4(Ipv4Addr::LOCALHOST) {
+        let (reason, hint) = (Reason::AddressPrivate, String::new());
+        return Err(Denied {
+            reason,
+            nearest: None,
+            hint,
+        });
+    }
+    Ok(())
+}
+
+fn listener(address: [u8; 4], port: u16) -> TcpListener {
+    let listener = TcpListener::bind(at(address, port)).expect("bind");
+    listener.set_nonblocking(true).expect("non-blocking");
+    listener
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
+    listener.local_addr().expect("address").port()
+}
+
+fn failed(reached: Result<Dialled, Undialled>) -> i32 {
+    match reached.expect_err("no connection") {
+        Undialled::Failed(failure) => failure.errno(),
+        Undialled::Exhausted(fault) => panic!("{fault}"),
+    }
+}
+
+/// A port of 127.0.0.1 on which nobody listens, kept so.
+fn closed_port() -> (Socket, u16) {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+    socket
+        .bind(&SockAddr::from(at([127, 0, 0, 1], 0)))
+        .expect("bind");
+    let port = socket
+        .local_addr()
+        .expect("address")
+        .as_socket()
+        .expect("inet")
+        .port();
+    (socket, port)
+}
+
+/// A listener that takes no more connections: whoever dials it waits.
+fn silent() -> (Socket, Vec<Socket>, u16) {
+    let server = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+    server
+        .bind(&SockAddr::from(at([127, 0, 0, 1], 0)))
+        .expect("bind");
+    server.listen(0).expect("listen");
+    let address = server.local_addr().expect("address");
+    let port = address.as_socket().expect("inet").port();
+    let fillers = (0..3).map(|_| {
+        let filler = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
+        filler.set_nonblocking(true).expect("non-blocking");
+        // In progress, or refused by the full queue without a word: both fill it.
+        drop(filler.connect(&address));
+        filler
+    });
+    let fillers = fillers.collect();
+    (server, fillers, port)
+}
+
+#[tokio::test]
+async fn a_dial_on_loopback_is_done_at_its_first_look() {
+    let server = listener([127, 0, 0, 1], 0);
+    let order = order(port_of(&server));
+    let dialler = leading_to(&[[127, 0, 0, 1].into()]);
+
+    let reached = futures_util::FutureExt::now_or_never(dialler.dial(&order, everything));
+
+    let Dialled { address, .. } = reached.expect("at once").expect("connected");
+    assert_eq!(address, at([127, 0, 0, 1], port_of(&server)));
+    assert!(server.accept().is_ok());
+}
+
+#[tokio::test]
+async fn a_mixed_answer_never_dials_the_private_record() {
+    // PX-14
+    let server = listener([127, 0, 0, 2], 0);
+    let private = listener([127, 0, 0, 1], port_of(&server));
+    let order = order(port_of(&server));
+    let dialler = leading_to(&[[127, 0, 0, 1].into(), [127, 0, 0, 2].into()]);
+
+    let reached = dialler.dial(&order, not_private).await.expect("connected");
+
+    assert_eq!(reached.address.ip(), IpAddr::from([127, 0, 0, 2]));
+    let fault = private.accept().expect_err("nobody came");
+    assert_eq!(fault.kind(), io::ErrorKind::WouldBlock);
+}
+
+#[tokio::test]
+async fn a_name_that_has_only_refused_addresses_is_denied_and_nothing_is_dialled() {
+    // PX-13, PX-14
+    let server = listener([127, 0, 0, 1], 0);
+    let order = order(port_of(&server));
+
+    let reached = leading_to(&[[127, 0, 0, 1].into()])
+        .dial(&order, not_private)
+        .await;
+
+    let Err(Undialled::Failed(Failure::Denied(denied))) = reached else {
+        panic!("{reached:?}");
+    };
+    assert_eq!(denied.reason, Reason::AddressPrivate);
+    assert!(server.accept().is_err());
+}
+
+#[tokio::test]
+async fn the_next_address_is_tried_and_the_last_errno_told() {
+    let (_kept, port) = closed_port();
+    let order = order(port);
+    assert_eq!(
+        failed(
+            leading_to(&[[127, 0, 0, 1].into()])
+                .dial(&order, everything)
+                .await
+        ),
+        libc::ECONNREFUSED
+    );
+
+    let server = listener([127, 0, 0, 2], port);
+    let both = leading_to(&[[127, 0, 0, 1].into(), [127, 0, 0, 2].into()]);
+    let reached = both.dial(&order, everything).await.expect("the second");
+
+    assert_eq!(reached.address.ip(), IpAddr::from([127, 0, 0, 2]));
+    drop(server);
+}
+
+#[tokio::test]
+async fn a_name_that_is_nowhere_is_unreachable() {
+    let order = order(443);
+    let dialler = Dialler::new(Arc::new(Table::default()), Vec::new(), Limits::default());
+
+    assert_eq!(
+        failed(dialler.dial(&order, everything).await),
+        libc::EHOSTUNREACH
+    );
+}
+
+#[tokio::test]
+async fn an_upstream_that_never_answers_ends_by_the_limit_or_by_the_callers() {
+    let (_server, _fillers, port) = silent();
+    let mut order = order(port);
+    let mut dialler = leading_to(&[[127, 0, 0, 1].into()]);
+    let short = Duration::from_millis(50);
+
+    dialler.limits = Limits {
+        whole: short,
+        each: short,
+    };
+    assert_eq!(
+        failed(dialler.dial(&order, everything).await),
+        libc::ETIMEDOUT
+    );
+
+    // SO_SNDTIMEO
+    dialler.limits = Limits::default();
+    order.patience = Some(short);
+    assert_eq!(
+        failed(dialler.dial(&order, everything).await),
+        libc::EINPROGRESS
+    );
+}
+
+#[tokio::test]
+async fn a_silent_address_leaves_time_for_the_next() {
+    let (_server, _fillers, port) = silent();
+    let second = listener([127, 0, 0, 2], port);
+    let order = order(port);
+    let mut dialler = leading_to(&[[127, 0, 0, 1].into(), [127, 0, 0, 2].into()]);
+    dialler.limits.each = Duration::from_millis(50);
+
+    let reached = dialler.dial(&order, everything).await.expect("the second");
+
+    assert_eq!(reached.address.ip(), IpAddr::from([127, 0, 0, 2]));
+    drop(second);
+}
+
+#[tokio::test]
+async fn the_runtimes_own_listeners_are_out_of_reach_in_every_spelling() {
+    // PX-15
+    let own = listener([127, 0, 0, 1], 0);
+    let order = order(port_of(&own));
+    for spelling in ["127.0.0.1", "::ffff:127.0.0.1"] {
+        for bound in ["127.0.0.1", "0.0.0.0"] {
+            let mut dialler = leading_to(&[spelling.parse().expect("an address")]);
+            dialler.own =
+                vec![(bound.parse::<IpAddr>().expect("an address"), port_of(&own)).into()];
+
+            let reached = dialler.dial(&order, everything).await;
+
+            assert!(
+                matches!(reached, Err(Undialled::Failed(Failure::Own))),
+                "{spelling} {bound}"
+            );
+        }
+    }
+    assert!(own.accept().is_err(), "nobody came");
+}
+
+#[tokio::test]
+async fn a_name_that_moves_is_followed_at_each_connect() {
+    // DN-06, DN-07: what the workload holds never expires; where it leads is looked up when it is used.
+    let first = listener([127, 0, 0, 1], 0);
+    let port = port_of(&first);
+    let second = listener([127, 0, 0, 2], port);
+    let order = order(port);
+
+    for (server, address) in [(&first, [127, 0, 0, 1]), (&second, [127, 0, 0, 2])] {
+        let reached = leading_to(&[address.into()])
+            .dial(&order, everything)
+            .await
+            .expect("connected");
+
+        assert_eq!(reached.address, at(address, port));
+        assert!(server.accept().is_ok());
+    }
+}

@@ -1,0 +1,245 @@
+//! Answers the broker: one packet in, one judgement, one packet out.
+//!
+//! A workload's thread stands still inside `connect()` until the answer is there, so nothing here waits for anything else: an attempt is judged where
+//! it is read, its dial is begun at once, and only what the dial cannot say at its first look is answered later. While the broker does not take
+//! its answers, nothing more is read.
+
+use super::attempt::Caller;
+use super::book::{Attempted, Event};
+use super::counters::bump;
+use super::desk::{Answer, Desk};
+use holdfast_kernel::ready::Ready;
+use holdfast_kernel::{Called, Result};
+use holdfast_policy::Identity;
+use holdfast_wire::v1::{self, from_broker::Kind, from_keeper};
+use prost::Message;
+use std::collections::VecDeque;
+use std::io::{self, Read, Write};
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU64;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::time::MissedTickBehavior;
+
+/// The keeper's end of the decision lane.
+pub struct Lane {
+    /// A stream only by its type: each read and each write is one packet.
+    socket: Ready<UnixStream>,
+    clerk: Clerk,
+}
+
+/// Hears what the broker counted.
+pub type Races = Arc<dyn Fn(v1::Races) + Send + Sync>;
+
+impl Lane {
+    /// Takes a connected `SOCK_SEQPACKET` socket. Must be called within a tokio runtime.
+    pub fn new(socket: OwnedFd, desk: Arc<Desk>, races: Races) -> Result<Lane> {
+        let socket = UnixStream::from(socket);
+        socket.set_nonblocking(true).called("fcntl")?;
+        let packet = vec![0; PACKET].into_boxed_slice();
+        let clerk = Clerk {
+            desk,
+            races,
+            outbox: VecDeque::new(),
+            packet,
+            reply: Vec::new(),
+        };
+        Ok(Lane {
+            socket: Ready::new(socket)?,
+            clerk,
+        })
+    }
+
+    /// Serves until the broker closes its end.
+    pub async fn serve(self) -> Result<()> {
+        let Lane { socket, mut clerk } = self;
+        let desk = Arc::clone(&clerk.desk);
+        let mut tick = tokio::time::interval(TICK);
+        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let blocked = !clerk.flush(socket.inner())?;
+            tokio::select! {
+                biased;
+                ready = socket.writable(), if blocked => {
+                    let mut ready = ready?;
+                    if !clerk.flush(ready.inner())? {
+                        ready.clear();
+                    }
+                }
+                ready = socket.readable(), if !blocked => {
+                    let mut ready = ready?;
+                    match clerk.drain(ready.inner())? {
+                        Drained::Empty => ready.clear(),
+                        Drained::More => {}
+                        Drained::Closed => return Ok(()),
+                    }
+                }
+                () = desk.errand() => {}
+                _ = tick.tick() => desk.pass(),
+            }
+        }
+    }
+}
+
+/// Reads, judges and answers, as long as that is possible without waiting.
+struct Clerk {
+    desk: Arc<Desk>,
+    races: Races,
+    outbox: VecDeque<Answer>,
+    packet: Box<[u8]>,
+    reply: Vec<u8>,
+}
+
+enum Drained {
+    Empty,
+    More,
+    Closed,
+}
+
+impl Clerk {
+    /// Reads what is there, up to a batch: errands and time must get in.
+    fn drain(&mut self, socket: &UnixStream) -> Result<Drained> {
+        for _ in 0..BATCH {
+            let read = { socket }.read(&mut self.packet);
+            match read {
+                Ok(0) => return Ok(Drained::Closed),
+                Ok(length) => self.hear(length),
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Drained::Empty);
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+                Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => {
+                    return Ok(Drained::Closed);
+                }
+                Err(fault) => return Err(fault).called("read of the decision lane"),
+            }
+            if !self.flush(socket)? {
+                return Ok(Drained::More);
+            }
+        }
+        Ok(Drained::More)
+    }
+
+    fn hear(&mut self, length: usize) {
+        let read = v1::FromBroker::decode(&self.packet[..length]);
+        match read.ok().and_then(|message| message.kind) {
+            Some(Kind::Attempt(attempt)) => self.attempt(attempt),
+            Some(Kind::Gone(v1::Gone { id })) => {
+                let left = self.desk.step(Event::Gone { call: id });
+                self.outbox.extend(left.answers);
+            }
+            Some(Kind::Refused(refused)) => self.desk.refused(refused),
+            Some(Kind::Races(races)) => (self.races)(races),
+            None => bump(&self.desk.counters.malformed),
+        }
+    }
+
+    fn attempt(&mut self, attempt: v1::Attempt) {
+        let attempted = attempted(attempt, self.desk.slot());
+        let left = self.desk.step(Event::Attempted(attempted));
+        self.outbox.extend(left.answers);
+        if let Some(order) = left.dial {
+            self.outbox.extend(self.desk.dial_ahead(order));
+        }
+    }
+
+    /// Sends what is to be said. False: the broker has to take some of it first.
+    fn flush(&mut self, socket: &UnixStream) -> Result<bool> {
+        while let Some(answer) = self.outbox.pop_front().or_else(|| self.desk.next_errand()) {
+            encode(answer, &mut self.reply);
+            match { socket }.write(&self.reply) {
+                Ok(_) => {}
+                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
+                    self.outbox.push_front(answer);
+                    return Ok(false);
+                }
+                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {
+                    self.outbox.push_front(answer);
+                }
+                // The read says in order that the broker is gone.
+                Err(fault) if fault.kind() == io::ErrorKind::BrokenPipe => {}
+                Err(fault) => return Err(fault).called("write to the decision lane"),
+            }
+        }
+        Ok(true)
+    }
+}
+
+fn attempted<H>(attempt: v1::Attempt, slot: Option<H::Slot>) -> Attempted<H>
+where
+    H: super::book::Hands,
+{
+    let v1::Attempt {
+        id,
+        cookie,
+        address,
+        port,
+        blocking,
+        timeout_us,
+        caller,
+    } = attempt;
+    let caller = caller.unwrap_or_default();
+    let identity = if caller.observed {
+        Identity::Observed {
+            executable: caller.executable,
+            ancestors: caller.ancestors,
+        }
+    } else {
+        Identity::Unobservable
+    };
+    Attempted {
+        call: id,
+        cookie: NonZeroU64::new(cookie),
+        hint: hint(&address, port),
+        blocking,
+        patience: (timeout_us > 0).then(|| Duration::from_micros(timeout_us)),
+        caller: Caller {
+            identity,
+            pid: Some(caller.pid).filter(|pid| *pid != 0),
+        },
+        slot,
+    }
+}
+
+/// An address that is none is as good as one that could not be read: the kernel will say what it makes of it.
+fn hint(address: &[u8], port: u32) -> Option<SocketAddr> {
+    let address = match *address {
+        [a, b, c, d] => IpAddr::from([a, b, c, d]),
+        ref bytes => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
+    };
+    Some(SocketAddr::new(
+        address.to_canonical(),
+        u16::try_from(port).ok()?,
+    ))
+}
+
+fn encode(answer: Answer, reply: &mut Vec<u8>) {
+    let Answer {
+        call,
+        errno,
+        capture,
+    } = answer;
+    let verdict = v1::Verdict {
+        id: call,
+        errno,
+        capture_port: capture.map_or(0, u32::from),
+    };
+    reply.clear();
+    let message = v1::FromKeeper {
+        kind: Some(from_keeper::Kind::Verdict(verdict)),
+    };
+    // A vector grows as needed, so there is always room.
+    let _ = message.encode(reply);
+}
+
+/// The longest packet: a caller with all its ancestors.
+pub const PACKET: usize = 64 << 10;
+/// Packets read before errands and time get in.
+const BATCH: usize = 64;
+/// How often attempts whose connection did not come are looked for.
+const TICK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;
