@@ -261,7 +261,9 @@ impl<'a> Boarded<'a> {
     fn new(flights: &'a Mutex<HashMap<Key, Flight>>, key: &'a Key) -> Self {
         let mut open = flights.lock();
         // A flight that has landed is of the past: its answer may have had a TTL of 0.
-        open.retain(|known, flight| known != key || !flight.initialized());
+        if open.get(key).is_some_and(|flight| flight.initialized()) {
+            open.remove(key);
+        }
         let flight = Arc::clone(open.entry(key.clone()).or_default());
         Self {
             flights,

@@ -62,16 +62,20 @@ impl Cache {
 
     pub(super) fn insert(&mut self, key: Key, outcome: Outcome, until: Moment, now: Moment) {
         let fallback = match outcome {
-            Err(NameError::Unavailable(_)) => self
-                .entries
-                .get(&key)
-                .and_then(|entry| entry.usable(now))
-                .cloned(),
+            Err(NameError::Unavailable(_)) => {
+                let known = self.entries.get(&key);
+                known.and_then(|entry| entry.usable(now)).cloned()
+            }
             Ok(_) | Err(NameError::NoSuchName | NameError::NoAddress) => None,
         };
         if self.entries.len() >= CAPACITY && !self.entries.contains_key(&key) {
             self.make_room(now);
         }
+        // Whoever has addresses that will do is not made to wait for silent servers again so soon.
+        let until = match fallback {
+            Some(_) => until.max(now + STALE_RETRY),
+            None => until,
+        };
         let entry = Entry {
             outcome,
             until,
@@ -102,6 +106,8 @@ impl Entry {
 
 /// How long addresses outlive their TTL when upstream does not answer.
 pub const GRACE: Duration = Duration::from_mins(10);
+/// How long addresses in their grace are used before the servers are asked again.
+const STALE_RETRY: Duration = Duration::from_secs(10);
 pub(super) const CAPACITY: usize = 4096;
 
 #[cfg(test)]

@@ -68,8 +68,8 @@ fn a_failure_leaves_older_addresses_in_use_and_holds_back_the_next_try() {
     put(&mut cache, "origin.test", 10, 0);
     cache.insert(key("origin.test"), silent(), at(22), at(20));
 
-    let held_back = cache.find(&key("origin.test"), at(21));
-    let next_try = cache.find(&key("origin.test"), at(22));
+    let held_back = cache.find(&key("origin.test"), at(29));
+    let next_try = cache.find(&key("origin.test"), at(30));
 
     assert!(matches!(held_back, Known::Fresh(Ok(found)) if found == addresses(10)));
     assert!(matches!(next_try, Known::Stale(found) if found == addresses(10)));
