@@ -3,7 +3,7 @@
 //! A slow reader holds the program back through the bounded channel. A reader who has gone closes the channel.
 
 use std::fs::File;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::thread;
 
@@ -41,12 +41,17 @@ pub(crate) fn print(
 
 fn write_all(mut output: File, mut source: mpsc::Receiver<Bytes>) -> Printed {
     let _unstopped = terminal::never_stopped();
+    let at_terminal = output.is_terminal();
     while let Some(chunk) = source.blocking_recv() {
-        let written = write_chunk(&mut output, &chunk);
-        match written.map_err(|error| (error.kind(), error)) {
-            Ok(()) => {}
-            Err((io::ErrorKind::BrokenPipe, _)) => return Printed::Closed,
-            Err((_, error)) => return Printed::Failed(error),
+        if let Err(error) = write_chunk(&mut output, &chunk) {
+            // A terminal that was hung up answers EIO: its reader has gone like that of a pipe.
+            let hung_up = at_terminal && error.raw_os_error() == Some(libc::EIO);
+            let closed = hung_up || error.kind() == io::ErrorKind::BrokenPipe;
+            return if closed {
+                Printed::Closed
+            } else {
+                Printed::Failed(error)
+            };
         }
     }
     Printed::Whole

@@ -167,6 +167,30 @@ fn a_reader_who_goes_away_closes_the_programs_output_and_its_status_stays() {
 }
 
 #[test]
+fn a_terminal_that_was_hung_up_is_a_reader_who_went_away() {
+    let (session, program) = session();
+    let (mut ends, _person) = ends();
+    let terminal = nix::pty::openpty(None, None).expect("a terminal");
+    ends.output = terminal.slave;
+    let attended = attended(session, ends, None);
+    let show = |text| program.stdout.blocking_send(Bytes::from_static(text));
+
+    show(b"shown").expect("is taken");
+    let mut shown = [0; 5];
+    let mut screen = File::from(terminal.master);
+    screen.read_exact(&mut shown).expect("shows");
+    drop(screen);
+    while show(b"never seen").is_ok() {}
+    program
+        .exit
+        .send(Exit::Signal(libc::SIGHUP))
+        .expect("is awaited");
+    drop(program.stderr);
+
+    assert_eq!(attended.join().expect("ends").expect("has a code"), 129);
+}
+
+#[test]
 fn output_that_cannot_be_written_is_a_failure_with_its_reason() {
     let (session, program) = session();
     let (mut ends, _person) = ends();
