@@ -23,16 +23,19 @@
 //! Invariants: nothing is relayed without an allowing judgement of its true destination; every attempt leaves one report; at most [`PENDING`]
 //! announced attempts are pending, and none for longer than [`LIFETIME`] after its last step.
 
+mod arrival;
+mod ending;
 mod event;
 mod open;
 mod pending;
 
 pub use event::{Accepted, Attempted, Command, Counts, Dial, Event, Hands, Waiting};
 
-use super::attempt::{Call, Caller, Cookie, Failure, Fate, Judge, Report, Serial};
+use super::attempt::{Call, Failure, Fate, Judge, Report, Serial};
+use arrival::refuse;
 use holdfast_clock::Moment;
-use open::{Connection, Connections};
-use pending::{Attempt, Bound, Pending, Refused, State, Who, report};
+use open::Connections;
+use pending::{Attempt, Bound, Pending, State, Who, report};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -79,6 +82,7 @@ impl<H: Hands> Book<H> {
             Event::Gone { call } => self.gone(call),
             Event::Closed { serial } => self.closed(serial),
             Event::Passed => self.passed(now),
+            Event::Held => self.held(now),
             Event::Revised => self.revised(judge),
         }
     }
@@ -290,219 +294,6 @@ impl<H: Hands> Book<H> {
         }
     }
 
-    fn accepted(&mut self, accepted: Accepted<H>, now: Moment, judge: &impl Judge) -> Commands<H> {
-        let Accepted {
-            cookie,
-            destination,
-            waiter,
-            slot,
-        } = accepted;
-        let (who, mut early) = match self.announced(cookie) {
-            Some((serial, Attempt { who, state, .. })) => (who, Some((serial, state))),
-            None => match slot {
-                Some(slot) => (self.unannounced(cookie, slot), None),
-                None => return reset_unrecorded(waiter, destination),
-            },
-        };
-        let mut commands = Vec::new();
-        if let (Some(call), Some((_, State::Asked(_)))) = (who.call, &early) {
-            commands.push(answer(call, 0, None));
-        }
-        let judged = Bound::of(destination, judge.judge(destination, &who.caller.identity));
-        let announced = early.as_ref().and_then(|(_, state)| state.bound());
-        let elsewhere = announced.is_some_and(|bound| bound.destination != destination);
-        self.counts.races += u64::from(elsewhere);
-        if elsewhere || judged.is_err() {
-            commands.extend(early.take().and_then(cancel));
-        }
-        commands.extend(match judged {
-            Ok(bound) => {
-                let early = early.map(|(serial, state)| (serial, state.recheck(&bound, judge)));
-                self.serve(early, who, (bound, waiter), now)
-            }
-            Err(refused) => refuse(waiter, who, refused),
-        });
-        commands
-    }
-
-    /// An arrival that was allowed finds what was prepared for it, if anything was.
-    fn serve(
-        &mut self,
-        early: Option<(Serial, State<H>)>,
-        who: Who<H>,
-        (bound, waiter): (Bound, H::Waiter),
-        now: Moment,
-    ) -> Commands<H> {
-        let (serial, command) = match early {
-            Some((serial, State::Ready(_, upstream, address))) => {
-                return self.relay(serial, who, (bound, waiter), (upstream, address));
-            }
-            Some((_, State::Broken(_, failure))) => {
-                return vec![
-                    Command::Refuse(waiter),
-                    who.end(Some(&bound), failure.into()),
-                ];
-            }
-            Some((serial, State::Asked(_) | State::Dialling(_))) => {
-                (serial, Command::Await(serial))
-            }
-            None | Some((_, State::Bare(_) | State::Awaited(..))) => {
-                let serial = self.serial();
-                (
-                    serial,
-                    Command::Dial(bound.dial(serial, who.patience, Waiting::Connected)),
-                )
-            }
-        };
-        let who = Who { call: None, ..who };
-        self.keep(serial, who, State::Awaited(bound, waiter), now);
-        vec![command]
-    }
-
-    fn relay(
-        &mut self,
-        serial: Serial,
-        who: Who<H>,
-        (bound, waiter): (Bound, H::Waiter),
-        (upstream, address): (H::Upstream, SocketAddr),
-    ) -> Commands<H> {
-        let Who {
-            cookie,
-            caller,
-            slot,
-            ..
-        } = who;
-        let report = report(Some(&bound), caller.clone(), Fate::Connected(address));
-        let (destination, dialled) = (bound.destination, address.ip());
-        self.open.insert(
-            serial,
-            Connection {
-                cookie,
-                caller,
-                destination,
-                dialled,
-            },
-        );
-        vec![
-            record(Some(slot), report),
-            Command::Relay {
-                serial,
-                waiter,
-                upstream,
-            },
-        ]
-    }
-
-    fn gone(&mut self, call: Call) -> Commands<H> {
-        self.pending
-            .of_call(call)
-            .map_or_else(Vec::new, |serial| self.abandon(serial))
-    }
-
-    fn closed(&mut self, serial: Serial) -> Commands<H> {
-        self.open.remove(serial);
-        self.abandon(serial)
-    }
-
-    fn passed(&mut self, now: Moment) -> Commands<H> {
-        let past = self.pending.past(now);
-        self.counts.expired += past.len() as u64;
-        past.into_iter()
-            .flat_map(|serial| self.expire(serial))
-            .collect()
-    }
-
-    fn revised(&mut self, judge: &impl Judge) -> Commands<H> {
-        let withdrawn = self.open.withdraw(judge).into_iter();
-        withdrawn
-            .flat_map(|(serial, report)| [Command::Close(serial), record(None, report)])
-            .collect()
-    }
-
-    fn expire(&mut self, serial: Serial) -> Commands<H> {
-        let asked = self.pending.get(serial).and_then(Attempt::asked);
-        let told = asked.map(|call| answer(call, libc::ETIMEDOUT, None));
-        told.into_iter().chain(self.abandon(serial)).collect()
-    }
-
-    /// Nobody waits for it any more, or nobody may.
-    fn abandon(&mut self, serial: Serial) -> Commands<H> {
-        let Some(Attempt { who, state, .. }) = self.pending.remove(serial) else {
-            return Vec::new();
-        };
-        let record = who.end(state.bound(), Fate::Abandoned);
-        let mut commands = vec![record];
-        match state {
-            State::Awaited(_, waiter) => {
-                commands.extend([Command::Cancel(serial), Command::Refuse(waiter)]);
-            }
-            State::Asked(_) | State::Dialling(_) => commands.push(Command::Cancel(serial)),
-            State::Ready(..) | State::Broken(..) | State::Bare(_) => {}
-        }
-        commands
-    }
-
-    /// A new call on the same socket, or a new call under an old id: the old attempt ends.
-    fn supersede(&mut self, call: Call, cookie: Cookie) -> Commands<H> {
-        let old = [
-            self.pending.of_call(call),
-            self.pending.of_cookie(cookie).map(|(serial, _)| serial),
-        ];
-        let mut commands = Vec::new();
-        for serial in old.into_iter().flatten() {
-            let asked = self.pending.get(serial).and_then(Attempt::asked);
-            commands.extend(
-                asked
-                    .filter(|asked| *asked != call)
-                    .map(|asked| answer(asked, 0, None)),
-            );
-            commands.extend(self.abandon(serial));
-        }
-        commands
-    }
-
-    fn announced(&mut self, cookie: Option<Cookie>) -> Option<(Serial, Attempt<H>)> {
-        let (serial, attempt) = self.pending.of_cookie(cookie?)?;
-        match attempt.state {
-            // It has its connection; this one is another.
-            State::Awaited(..) => None,
-            State::Asked(_)
-            | State::Dialling(_)
-            | State::Ready(..)
-            | State::Broken(..)
-            | State::Bare(_) => Some((serial, self.pending.remove(serial)?)),
-        }
-    }
-
-    /// A socket that was connected before and connects again without a word keeps its owner.
-    fn unannounced(&mut self, cookie: Option<Cookie>, slot: H::Slot) -> Who<H> {
-        self.counts.unannounced += 1;
-        let known = cookie.and_then(|cookie| self.open.of_cookie(cookie));
-        let caller = known.map_or(Caller::UNKNOWN, |connection| connection.caller.clone());
-        Who {
-            call: None,
-            cookie,
-            caller,
-            patience: None,
-            slot,
-        }
-    }
-
-    fn has_connection(&self, cookie: Cookie) -> bool {
-        let awaited =
-            self.pending
-                .of_cookie(cookie)
-                .is_some_and(|(_, attempt)| match attempt.state {
-                    State::Awaited(..) => true,
-                    State::Asked(_)
-                    | State::Dialling(_)
-                    | State::Ready(..)
-                    | State::Broken(..)
-                    | State::Bare(_) => false,
-                });
-        awaited || self.open.of_cookie(cookie).is_some()
-    }
-
     fn keep(&mut self, serial: Serial, who: Who<H>, state: State<H>, now: Moment) {
         let lifetime = if state.is_dialling() {
             DIALLING
@@ -542,32 +333,8 @@ fn turn_away<H: Hands>(
     vec![answer(call, errno, None), record(slot, report)]
 }
 
-fn refuse<H: Hands>(waiter: H::Waiter, who: Who<H>, refused: Refused) -> Commands<H> {
-    let Who { caller, slot, .. } = who;
-    vec![
-        Command::Refuse(waiter),
-        record(Some(slot), refused.report(caller)),
-    ]
-}
-
-fn reset_unrecorded<H: Hands>(waiter: H::Waiter, destination: SocketAddr) -> Commands<H> {
-    let (caller, destination) = (Caller::UNKNOWN, Some(destination));
-    let report = Report {
-        caller,
-        destination,
-        host: None,
-        allowed: None,
-        fate: Fate::Unrecorded,
-    };
-    vec![Command::Refuse(waiter), record(None, Box::new(report))]
-}
-
 fn record<H: Hands>(slot: Option<H::Slot>, report: Box<Report>) -> Command<H> {
     Command::Record { slot, report }
-}
-
-fn cancel<H: Hands>((serial, state): (Serial, State<H>)) -> Option<Command<H>> {
-    state.is_dialling().then_some(Command::Cancel(serial))
 }
 
 /// Announced attempts at once.

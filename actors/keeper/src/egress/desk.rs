@@ -169,13 +169,11 @@ impl Desk {
         self.step_after(Event::Revised, |court| *court = court.under(policy));
     }
 
-    /// Attempts whose connection has not come in time are closed. While a listener waits for room nobody's time runs out: the connections are
-    /// in the backlog, and shall find what is known of them.
+    /// Attempts whose connection has not come in time end, unless a listener waits for room: then it may be in the backlog.
     pub fn pass(&self) {
-        if self.counters.waiting.load(Ordering::Relaxed) == 0 {
-            let left = self.step(Event::Passed);
-            self.errands.leave(left.answers);
-        }
+        let held = self.counters.waiting.load(Ordering::Relaxed) > 0;
+        let left = self.step(if held { Event::Held } else { Event::Passed });
+        self.errands.leave(left.answers);
     }
 
     /// What the book has counted.

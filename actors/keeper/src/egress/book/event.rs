@@ -59,8 +59,10 @@ pub enum Event<H: Hands> {
         /// Which attempt.
         serial: Serial,
     },
-    /// Time has passed.
+    /// Time has passed, and every connection that has come was accepted: what is overdue does not come.
     Passed,
+    /// Time has passed while connections wait in the backlog: what is overdue may be among them. It keeps its caller, and gives back its upstream.
+    Held,
     /// Another policy is in force.
     Revised,
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::egress::attempt::Caller;
 use crate::egress::court::Court;
 use crate::egress::testing::{FOREIGN, GUARDED, OPEN, at, curl, policy, table, wget};
 use holdfast_policy::Policy;
@@ -313,6 +314,20 @@ fn what_no_connection_comes_for_expires() {
     desk.now = Moment::ORIGIN + LIFETIME;
     assert_eq!(desk.step(Event::Passed), ["record abandoned"]);
     assert_eq!(desk.book.counts().expired, 1);
+}
+
+#[test]
+fn what_waits_in_the_backlog_keeps_its_caller_and_gives_back_its_upstream() {
+    let mut desk = Desk::new();
+    desk.attempt(1, GUARDED, curl(), true);
+    desk.dialled(1, GUARDED);
+
+    for _ in 0..3 {
+        desk.now += LIFETIME;
+        assert!(desk.step(Event::Held).is_empty());
+    }
+
+    assert_eq!(desk.accept(1, GUARDED), ["dial 2 curl.test"]);
 }
 
 #[test]

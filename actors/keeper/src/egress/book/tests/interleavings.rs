@@ -4,6 +4,7 @@ use super::*;
 use crate::egress::attempt::Ruling;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 #[derive(Debug, Clone)]
 enum Happening {
@@ -24,11 +25,18 @@ enum Happening {
     },
     Gone(usize),
     Closed(usize),
-    Wait(u64),
+    Wait {
+        seconds: u64,
+        held: bool,
+    },
     Revise(bool),
 }
 
 const PLACES: [[u8; 4]; 3] = [OPEN, GUARDED, FOREIGN];
+
+/// Two revisions, read once.
+static OPENED: LazyLock<Court> = LazyLock::new(|| Court::new(policy(PORT), Arc::new(table())));
+static CLOSED: LazyLock<Court> = LazyLock::new(|| OPENED.under(Arc::new(Policy::standard())));
 
 fn happenings() -> impl Strategy<Value = Vec<Happening>> {
     let attempt = (
@@ -49,7 +57,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         4 => (0..6_u64, 0..3_usize).prop_map(|(cookie, to)| Happening::Accept { cookie, to }),
         1 => (0..64_usize).prop_map(Happening::Gone),
         1 => (0..64_usize).prop_map(Happening::Closed),
-        1 => (0..400_u64).prop_map(Happening::Wait),
+        1 => (0..400_u64, any::<bool>()).prop_map(|(seconds, held)| Happening::Wait { seconds, held }),
         1 => any::<bool>().prop_map(Happening::Revise),
     ];
     prop::collection::vec(one, 1..120)
@@ -126,17 +134,12 @@ impl Run {
                     self.step(Event::Closed { serial }, None);
                 }
             }
-            Happening::Wait(seconds) => {
+            Happening::Wait { seconds, held } => {
                 self.now += Duration::from_secs(seconds);
-                self.step(Event::Passed, None);
+                self.step(if held { Event::Held } else { Event::Passed }, None);
             }
             Happening::Revise(open) => {
-                let policy = if open {
-                    policy(PORT)
-                } else {
-                    Arc::new(Policy::standard())
-                };
-                self.court = self.court.under(policy);
+                self.court = if open { OPENED.clone() } else { CLOSED.clone() };
                 self.step(Event::Revised, None);
             }
         }
@@ -262,7 +265,7 @@ proptest! {
 
     #[test]
     fn nothing_is_relayed_unjudged_and_each_attempt_leaves_one_record(happenings in happenings()) {
-        let court = Court::new(policy(PORT), Arc::new(table()));
+        let court = OPENED.clone();
         let (book, world) = (Book::default(), World::default());
         let mut run = Run { book, court, now: Moment::ORIGIN, world };
 
@@ -270,7 +273,8 @@ proptest! {
             run.happen(happening);
             prop_assert!(run.world.written <= run.world.owed, "a record too many after {:?}", happening);
         }
-        run.happen(&Happening::Wait(DIALLING.as_secs()));
+        let (seconds, held) = (DIALLING.as_secs(), false);
+        run.happen(&Happening::Wait { seconds, held });
 
         prop_assert_eq!(run.book.pending(), 0);
         prop_assert_eq!(run.world.written, run.world.owed);

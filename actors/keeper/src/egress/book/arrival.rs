@@ -1,0 +1,185 @@
+//! A connection arrives: judged again, by the kernel's word and the recorded identity, and served with what was prepared for it.
+
+use super::event::{Accepted, Command, Hands, Waiting};
+use super::open::Connection;
+use super::pending::{Attempt, Bound, Refused, State, Who, report};
+use super::{Book, Commands, answer, record};
+use crate::egress::attempt::{Caller, Cookie, Fate, Judge, Report, Serial};
+use holdfast_clock::Moment;
+use std::net::SocketAddr;
+
+impl<H: Hands> Book<H> {
+    pub(super) fn accepted(
+        &mut self,
+        accepted: Accepted<H>,
+        now: Moment,
+        judge: &impl Judge,
+    ) -> Commands<H> {
+        let Accepted {
+            cookie,
+            destination,
+            waiter,
+            slot,
+        } = accepted;
+        let (who, mut early) = match self.announced(cookie) {
+            Some((serial, Attempt { who, state, .. })) => (who, Some((serial, state))),
+            None => match slot {
+                Some(slot) => (self.unannounced(cookie, slot), None),
+                None => return reset_unrecorded(waiter, destination),
+            },
+        };
+        let mut commands = Vec::new();
+        if let (Some(call), Some((_, State::Asked(_)))) = (who.call, &early) {
+            commands.push(answer(call, 0, None));
+        }
+        let judged = Bound::of(destination, judge.judge(destination, &who.caller.identity));
+        let announced = early.as_ref().and_then(|(_, state)| state.bound());
+        let elsewhere = announced.is_some_and(|bound| bound.destination != destination);
+        self.counts.races += u64::from(elsewhere);
+        if elsewhere || judged.is_err() {
+            commands.extend(early.take().and_then(cancel));
+        }
+        commands.extend(match judged {
+            Ok(bound) => {
+                let early = early.map(|(serial, state)| (serial, state.recheck(&bound, judge)));
+                self.serve(early, who, (bound, waiter), now)
+            }
+            Err(refused) => refuse(waiter, who, refused),
+        });
+        commands
+    }
+
+    /// An arrival that was allowed finds what was prepared for it, if anything was.
+    fn serve(
+        &mut self,
+        early: Option<(Serial, State<H>)>,
+        who: Who<H>,
+        (bound, waiter): (Bound, H::Waiter),
+        now: Moment,
+    ) -> Commands<H> {
+        let (serial, command) = match early {
+            Some((serial, State::Ready(_, upstream, address))) => {
+                return self.relay(serial, who, (bound, waiter), (upstream, address));
+            }
+            Some((_, State::Broken(_, failure))) => {
+                return vec![
+                    Command::Refuse(waiter),
+                    who.end(Some(&bound), failure.into()),
+                ];
+            }
+            Some((serial, State::Asked(_) | State::Dialling(_))) => {
+                (serial, Command::Await(serial))
+            }
+            None | Some((_, State::Bare(_) | State::Awaited(..))) => {
+                let serial = self.serial();
+                (
+                    serial,
+                    Command::Dial(bound.dial(serial, who.patience, Waiting::Connected)),
+                )
+            }
+        };
+        let who = Who { call: None, ..who };
+        self.keep(serial, who, State::Awaited(bound, waiter), now);
+        vec![command]
+    }
+
+    pub(super) fn relay(
+        &mut self,
+        serial: Serial,
+        who: Who<H>,
+        (bound, waiter): (Bound, H::Waiter),
+        (upstream, address): (H::Upstream, SocketAddr),
+    ) -> Commands<H> {
+        let Who {
+            cookie,
+            caller,
+            slot,
+            ..
+        } = who;
+        let report = report(Some(&bound), caller.clone(), Fate::Connected(address));
+        let (destination, dialled) = (bound.destination, address.ip());
+        self.open.insert(
+            serial,
+            Connection {
+                cookie,
+                caller,
+                destination,
+                dialled,
+            },
+        );
+        vec![
+            record(Some(slot), report),
+            Command::Relay {
+                serial,
+                waiter,
+                upstream,
+            },
+        ]
+    }
+
+    fn announced(&mut self, cookie: Option<Cookie>) -> Option<(Serial, Attempt<H>)> {
+        let (serial, attempt) = self.pending.of_cookie(cookie?)?;
+        match attempt.state {
+            // It has its connection; this one is another.
+            State::Awaited(..) => None,
+            State::Asked(_)
+            | State::Dialling(_)
+            | State::Ready(..)
+            | State::Broken(..)
+            | State::Bare(_) => Some((serial, self.pending.remove(serial)?)),
+        }
+    }
+
+    /// A socket that was connected before and connects again without a word keeps its owner.
+    fn unannounced(&mut self, cookie: Option<Cookie>, slot: H::Slot) -> Who<H> {
+        self.counts.unannounced += 1;
+        let known = cookie.and_then(|cookie| self.open.of_cookie(cookie));
+        let caller = known.map_or(Caller::UNKNOWN, |connection| connection.caller.clone());
+        Who {
+            call: None,
+            cookie,
+            caller,
+            patience: None,
+            slot,
+        }
+    }
+
+    pub(super) fn has_connection(&self, cookie: Cookie) -> bool {
+        let awaited =
+            self.pending
+                .of_cookie(cookie)
+                .is_some_and(|(_, attempt)| match attempt.state {
+                    State::Awaited(..) => true,
+                    State::Asked(_)
+                    | State::Dialling(_)
+                    | State::Ready(..)
+                    | State::Broken(..)
+                    | State::Bare(_) => false,
+                });
+        awaited || self.open.of_cookie(cookie).is_some()
+    }
+}
+
+pub(super) fn refuse<H: Hands>(waiter: H::Waiter, who: Who<H>, refused: Refused) -> Commands<H> {
+    let Who { caller, slot, .. } = who;
+    vec![
+        Command::Refuse(waiter),
+        record(Some(slot), refused.report(caller)),
+    ]
+}
+
+fn reset_unrecorded<H: Hands>(waiter: H::Waiter, destination: SocketAddr) -> Commands<H> {
+    let (caller, destination) = (Caller::UNKNOWN, Some(destination));
+    let report = Report {
+        caller,
+        destination,
+        host: None,
+        allowed: None,
+        fate: Fate::Unrecorded,
+    };
+    vec![Command::Refuse(waiter), record(None, Box::new(report))]
+}
+
+fn cancel<H: Hands>((serial, state): (Serial, State<H>)) -> Option<Command<H>> {
+    state.is_dialling().then_some(Command::Cancel(serial))
+}

@@ -1,0 +1,106 @@
+//! Attempts and connections end: their caller leaves, their time is over, another takes their place, or the policy denies them.
+
+use super::event::{Command, Hands};
+use super::pending::{Attempt, State};
+use super::{Book, Commands, answer, record};
+use crate::egress::attempt::{Call, Cookie, Fate, Judge, Serial};
+use holdfast_clock::Moment;
+
+impl<H: Hands> Book<H> {
+    pub(super) fn gone(&mut self, call: Call) -> Commands<H> {
+        self.pending
+            .of_call(call)
+            .map_or_else(Vec::new, |serial| self.abandon(serial))
+    }
+
+    pub(super) fn closed(&mut self, serial: Serial) -> Commands<H> {
+        self.open.remove(serial);
+        self.abandon(serial)
+    }
+
+    pub(super) fn passed(&mut self, now: Moment) -> Commands<H> {
+        let past = self.pending.past(now);
+        self.counts.expired += past.len() as u64;
+        past.into_iter()
+            .flat_map(|serial| self.expire(serial))
+            .collect()
+    }
+
+    pub(super) fn held(&mut self, now: Moment) -> Commands<H> {
+        let mut commands = Vec::new();
+        for serial in self.pending.past(now) {
+            let Some(Attempt {
+                who,
+                state,
+                deadline,
+            }) = self.pending.remove(serial)
+            else {
+                continue;
+            };
+            match state {
+                State::Ready(bound, ..) => self.keep(serial, who, State::Bare(Some(bound)), now),
+                state @ (State::Broken(..) | State::Bare(_)) => self.keep(serial, who, state, now),
+                state @ (State::Asked(_) | State::Dialling(_) | State::Awaited(..)) => {
+                    let attempt = Attempt {
+                        who,
+                        state,
+                        deadline,
+                    };
+                    self.pending.insert(serial, attempt);
+                    self.counts.expired += 1;
+                    commands.extend(self.expire(serial));
+                }
+            }
+        }
+        commands
+    }
+
+    pub(super) fn revised(&mut self, judge: &impl Judge) -> Commands<H> {
+        let withdrawn = self.open.withdraw(judge).into_iter();
+        withdrawn
+            .flat_map(|(serial, report)| [Command::Close(serial), record(None, report)])
+            .collect()
+    }
+
+    fn expire(&mut self, serial: Serial) -> Commands<H> {
+        let asked = self.pending.get(serial).and_then(Attempt::asked);
+        let told = asked.map(|call| answer(call, libc::ETIMEDOUT, None));
+        told.into_iter().chain(self.abandon(serial)).collect()
+    }
+
+    /// Nobody waits for it any more, or nobody may.
+    fn abandon(&mut self, serial: Serial) -> Commands<H> {
+        let Some(Attempt { who, state, .. }) = self.pending.remove(serial) else {
+            return Vec::new();
+        };
+        let record = who.end(state.bound(), Fate::Abandoned);
+        let mut commands = vec![record];
+        match state {
+            State::Awaited(_, waiter) => {
+                commands.extend([Command::Cancel(serial), Command::Refuse(waiter)]);
+            }
+            State::Asked(_) | State::Dialling(_) => commands.push(Command::Cancel(serial)),
+            State::Ready(..) | State::Broken(..) | State::Bare(_) => {}
+        }
+        commands
+    }
+
+    /// A new call on the same socket, or a new call under an old id: the old attempt ends.
+    pub(super) fn supersede(&mut self, call: Call, cookie: Cookie) -> Commands<H> {
+        let old = [
+            self.pending.of_call(call),
+            self.pending.of_cookie(cookie).map(|(serial, _)| serial),
+        ];
+        let mut commands = Vec::new();
+        for serial in old.into_iter().flatten() {
+            let asked = self.pending.get(serial).and_then(Attempt::asked);
+            commands.extend(
+                asked
+                    .filter(|asked| *asked != call)
+                    .map(|asked| answer(asked, 0, None)),
+            );
+            commands.extend(self.abandon(serial));
+        }
+        commands
+    }
+}
