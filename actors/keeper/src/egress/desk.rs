@@ -17,7 +17,7 @@ use super::counters::{Counters, bump};
 use super::court::Court;
 use super::dial::{Dialled, Dialler, Limits, Undialled};
 use super::names::Names;
-use super::relay::{Bytes, Means};
+use super::relay::{Bytes, Means, prepare};
 use super::trail;
 use errands::Errands;
 use futures_util::FutureExt;
@@ -27,8 +27,9 @@ use holdfast_observability::{Audit, Record, Slot};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
 use parking_lot::Mutex;
+use socket2::SockRef;
 use std::collections::HashMap;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -222,6 +223,11 @@ impl Desk {
             pid: Some(caller.pid).filter(|pid| *pid != 0),
             ..Record::syscall(&self.sandbox, self.clock.wall(), &refused.syscall, &errno)
         });
+    }
+
+    /// Gives a listening socket what its connections inherit.
+    pub(super) fn prepare(&self, socket: &TcpListener) {
+        prepare(SockRef::from(socket), self.means.patience);
     }
 
     /// Room for a record, if there is any.

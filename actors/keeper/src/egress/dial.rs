@@ -179,11 +179,11 @@ async fn connect(address: SocketAddr) -> io::Result<std::net::TcpStream> {
         Err(fault) => return Err(fault),
     }
     // On loopback the answer is here already, though the call could not say so.
-    if let Some(fault) = socket.take_error()? {
-        return Err(fault);
-    }
     if socket.peer_addr().is_ok() {
         return Ok(socket.into());
+    }
+    if let Some(fault) = socket.take_error()? {
+        return Err(fault);
     }
     let stream = TcpStream::from_std(socket.into())?;
     stream.writable().await?;

@@ -76,6 +76,7 @@ impl Listener {
         } = arguments;
         let port = socket.local_addr().called("getsockname")?.port();
         socket.set_nonblocking(true).called("fcntl")?;
+        desk.prepare(&socket);
         let complaints = Limiter::default();
         let backoff = Backoff {
             dice,

@@ -28,7 +28,7 @@ use tokio::time::Sleep;
 /// The two sockets of one connection: the workload's and the upstream's.
 #[derive(Debug)]
 pub struct Pair {
-    /// The accepted socket; its other end is the workload.
+    /// The accepted socket; its other end is the workload. Its listener was given to [`prepare`].
     pub inside: TcpStream,
     /// The dialled socket.
     pub outside: TcpStream,
@@ -89,7 +89,7 @@ pub enum End {
 pub async fn relay(mut pair: Pair, means: &Means, closing: impl Future<Output = ()>) -> End {
     let mut both = Both::new(means);
     let mut closing = pin!(closing);
-    pair.prepare(means.patience);
+    prepare(SockRef::from(&pair.outside), means.patience);
     let end = poll_fn(|cx| {
         if closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Closed);
@@ -104,18 +104,18 @@ pub async fn relay(mut pair: Pair, means: &Means, closing: impl Future<Output = 
     end
 }
 
-impl Pair {
-    /// Options that only speed up or guard: a socket that refuses one is already closed, which the first read tells.
-    fn prepare(&self, patience: Patience) {
-        let keepalive = TcpKeepalive::new()
-            .with_time(patience.keepalive)
-            .with_interval(KEEPALIVE_INTERVAL);
-        for socket in [&self.inside, &self.outside] {
-            let _ = socket.set_nodelay(true);
-            let _ = SockRef::from(socket).set_tcp_keepalive(&keepalive);
-        }
-    }
+/// Prepares a socket for relaying: prompt, and probed when it is silent. A listening socket hands this down to those it accepts.
+///
+/// The options only speed up or guard: a socket that refuses one is closed already, which the first read tells.
+pub fn prepare(socket: SockRef<'_>, patience: Patience) {
+    let keepalive = TcpKeepalive::new()
+        .with_time(patience.keepalive)
+        .with_interval(KEEPALIVE_INTERVAL);
+    let _ = socket.set_tcp_nodelay(true);
+    let _ = socket.set_tcp_keepalive(&keepalive);
+}
 
+impl Pair {
     /// Makes the coming close a reset on both sides.
     fn reset(&self) {
         let _ = self.inside.set_zero_linger();
@@ -162,30 +162,37 @@ impl<'a> Both<'a> {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(End::Reset),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(End::Finished),
             (Poll::Pending, Poll::Pending) => Poll::Pending,
-            (Poll::Ready(Ok(())), Poll::Pending) | (Poll::Pending, Poll::Ready(Ok(()))) => {
-                self.poll_silence(cx)
-            }
+            // One has ended: say so to its sink, once. When both have, the close says it.
+            (Poll::Ready(Ok(())), Poll::Pending) => self.poll_half_closed(cx, &pair.outside),
+            (Poll::Pending, Poll::Ready(Ok(()))) => self.poll_half_closed(cx, &pair.inside),
         }
     }
 
-    fn poll_silence(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll_half_closed(&mut self, cx: &mut Context<'_>, sink: &TcpStream) -> Poll<End> {
         let moved = self.outward.moved + self.inward.moved;
         loop {
             match &mut self.silence {
                 Silence::Open => {
-                    let timer = Box::pin(tokio::time::sleep(self.means.patience.half_closed));
-                    self.silence = Silence::Counting { timer, seen: moved };
+                    if half_close(sink).is_err() {
+                        return Poll::Ready(End::Reset);
+                    }
+                    self.silence = self.count(moved);
                 }
                 Silence::Counting { timer, seen } => {
                     ready!(timer.as_mut().poll(cx));
                     if *seen == moved {
                         return Poll::Ready(End::Reaped);
                     }
-                    // Something moved meanwhile: the next silence is counted from here, so it is borne once to twice the limit.
-                    self.silence = Silence::Open;
+                    // Something moved meanwhile: a silence is borne once to twice the limit.
+                    self.silence = self.count(moved);
                 }
             }
         }
+    }
+
+    fn count(&self, seen: u64) -> Silence {
+        let timer = Box::pin(tokio::time::sleep(self.means.patience.half_closed));
+        Silence::Counting { timer, seen }
     }
 }
 
@@ -238,7 +245,6 @@ impl Direction {
                     ready!(source.poll_read_ready(cx))?;
                     if ready!(self.read(cx, source, pool))? == 0 {
                         self.flow = Flow::Ended;
-                        half_close(sink)?;
                     }
                 }
                 Flow::Holding { buffer, from, to } => {

@@ -1,5 +1,4 @@
 use super::*;
-use socket2::Socket;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -311,21 +310,17 @@ async fn a_connection_that_is_closed_from_above_is_reset_on_both_sides() {
 }
 
 #[tokio::test]
-async fn both_sockets_are_prompt_and_probed() {
-    let (_client, inside) = connection().await;
-    let (outside, _server) = connection().await;
-    let pair = Pair { inside, outside };
+async fn a_listening_socket_hands_down_that_its_connections_are_prompt_and_probed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
+    prepare(SockRef::from(&listener), Patience::default());
 
-    pair.prepare(Patience::default());
+    let address = listener.local_addr().expect("address");
+    let _client = TcpStream::connect(address).await.expect("connect");
+    let (inside, _) = listener.accept().await.expect("accept");
 
-    for socket in [&pair.inside, &pair.outside] {
-        assert!(socket.nodelay().expect("option"));
-        let socket: SockRef<'_> = socket.into();
-        let socket: &Socket = &socket;
-        assert!(socket.keepalive().expect("option"));
-        assert_eq!(
-            socket.tcp_keepalive_time().expect("option"),
-            Duration::from_mins(1)
-        );
-    }
+    let socket = SockRef::from(&inside);
+    assert!(inside.nodelay().expect("option"));
+    assert!(socket.keepalive().expect("option"));
+    let probed = socket.tcp_keepalive_time().expect("option");
+    assert_eq!(probed, Duration::from_mins(1));
 }
