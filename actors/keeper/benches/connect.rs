@@ -14,7 +14,7 @@ use holdfast_clock::{Clock, Seed};
 use holdfast_keeper::egress::budget::Budget;
 use holdfast_keeper::egress::desk::{Arguments, Desk};
 use holdfast_keeper::egress::dial::Limits;
-use holdfast_keeper::egress::lane::Lane;
+use holdfast_keeper::egress::lane;
 use holdfast_keeper::egress::listener::{self, Listener, Standing};
 use holdfast_keeper::egress::names::Names;
 use holdfast_keeper::egress::relay::Means;
@@ -60,7 +60,10 @@ fn main() {
     show("native", measure(|_| connect(direct)));
     for (what, threads) in [("one thread", 1), ("two threads", 2)] {
         let (runtime, broker, captured) = egress(direct.port(), threads);
-        show(what, measure(|call| announced(&broker, call, captured)));
+        let mut verdicts = Vec::new();
+        let whole = measure(|call| verdicts.push(announced(&broker, call, captured)));
+        show(what, whole);
+        show("  to verdict", verdicts);
         runtime.shutdown_background();
         // Past 14,000 sockets in TIME_WAIT every connect costs more.
         std::thread::sleep(Duration::from_secs(1));
@@ -102,8 +105,7 @@ fn egress(port: u16, threads: usize) -> (Runtime, Socket, SocketAddr) {
     let listener = Listener::new(arguments).expect("a listener");
     runtime.spawn(listener.serve());
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-    let lane = Lane::new(ours.into(), desk, Arc::new(|_| ())).expect("a lane");
-    runtime.spawn(lane.serve());
+    runtime.spawn(lane::apart(ours.into(), desk, Arc::new(|_| ())));
     drop(inside);
     (runtime, theirs, address)
 }
@@ -113,9 +115,12 @@ fn connect(to: SocketAddr) {
     socket.connect(&SockAddr::from(to)).expect("connect");
 }
 
-fn announced(broker: &Socket, call: u64, to: SocketAddr) {
+/// How long the verdict took.
+fn announced(broker: &Socket, call: u64, to: SocketAddr) -> Duration {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None).expect("socket");
-    let IpAddr::V4(address) = to.ip() else { return };
+    let IpAddr::V4(address) = to.ip() else {
+        return Duration::ZERO;
+    };
     let (executable, ancestors) = (CALLER.to_owned(), vec!["/usr/bin/bash".to_owned()]);
     let attempt = v1::Attempt {
         id: call,
@@ -135,11 +140,14 @@ fn announced(broker: &Socket, call: u64, to: SocketAddr) {
         kind: Some(Kind::Attempt(attempt)),
     }
     .encode_to_vec();
+    let asked = Instant::now();
     broker.send(&packet).expect("send");
     let mut reply = [std::mem::MaybeUninit::uninit(); 64];
     let length = broker.recv(&mut reply).expect("receive");
     assert!(length > 0, "the lane is closed");
+    let verdict = asked.elapsed();
     socket.connect(&SockAddr::from(to)).expect("connect");
+    verdict
 }
 
 fn measure(mut one: impl FnMut(u64)) -> Vec<Duration> {
@@ -155,5 +163,5 @@ fn measure(mut one: impl FnMut(u64)) -> Vec<Duration> {
 fn show(what: &str, mut took: Vec<Duration>) {
     took.sort();
     let (median, late) = (took[took.len() / 2], took[took.len() * 99 / 100]);
-    println!("{what:<12} p50 {median:>8.1?}  p99 {late:>8.1?}");
+    println!("{what:<14} p50 {median:>8.1?}  p99 {late:>8.1?}");
 }

@@ -1,7 +1,7 @@
 //! The lane and the listeners as actors: each is born with where its socket comes from, and fails when the socket does.
 
 use super::desk::{Cookies, Desk};
-use super::lane::{Lane, Races};
+use super::lane::{self, Races};
 use super::listener::{self, Listener, Standing};
 use futures_util::future::BoxFuture;
 use holdfast_actor::{Actor, Fault, Me};
@@ -53,9 +53,9 @@ impl Actor for LaneActor {
             desk,
             races,
         } = arguments;
-        let lane = Lane::new(source.fetch().await?, desk, races)?;
+        let socket = source.fetch().await?;
         me.spawn(async move {
-            lane.serve().await?;
+            lane::apart(socket, desk, races).await?;
             Err(Fault::failed("broker closed the decision lane"))
         });
         Ok(())

@@ -33,6 +33,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tokio_util::task::TaskTracker;
 
@@ -71,6 +72,8 @@ pub struct Desk {
     pub counters: Counters,
     means: Means,
     connections: TaskTracker,
+    /// Where dials and connections run, whoever begins them: they outlive lane and listeners.
+    home: Handle,
     errands: Errands,
 }
 
@@ -130,7 +133,7 @@ pub(super) struct Left {
 }
 
 impl Desk {
-    /// A desk on which nothing lies yet.
+    /// A desk on which nothing lies yet. Its connections will run in the tokio runtime of the caller.
     pub fn new(arguments: Arguments) -> Desk {
         let Arguments {
             sandbox,
@@ -161,6 +164,7 @@ impl Desk {
             counters: Counters::default(),
             means,
             connections: TaskTracker::new(),
+            home: Handle::current(),
             errands: Errands::default(),
         }
     }
@@ -227,7 +231,7 @@ impl Desk {
 
     /// Gives a listening socket what its connections inherit.
     pub(super) fn prepare(&self, socket: &TcpListener) {
-        prepare(SockRef::from(socket), self.means.patience);
+        prepare(&SockRef::from(socket), self.means.patience);
     }
 
     /// Room for a record, if there is any.
@@ -322,6 +326,7 @@ impl Desk {
             let dialled = desk.dial(&order, Some(permit)).await;
             dialled.unwrap_or(Event::Deferred { serial })
         });
+        let inside = self.home.enter();
         // Most dials are done at this first look; only the others become a task.
         if let Some(event) = dial.as_mut().now_or_never() {
             return self.step(event).answers;
@@ -329,13 +334,15 @@ impl Desk {
         let (abort, registration) = AbortHandle::new_pair();
         self.state.lock().dials.insert(serial, abort);
         let desk = Arc::clone(self);
-        self.connections.spawn(async move {
+        drop(inside);
+        let work = async move {
             if let Ok(event) = Abortable::new(dial, registration).await {
                 desk.state.lock().dials.remove(&serial);
                 let left = desk.step(event);
                 desk.errands.leave(left.answers);
             }
-        });
+        };
+        self.connections.spawn_on(work, &self.home);
         match waiting {
             Waiting::Impatient => self.step(Event::Released { serial }).answers,
             Waiting::Blocked | Waiting::Connected => Vec::new(),

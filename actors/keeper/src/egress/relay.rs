@@ -89,7 +89,7 @@ pub enum End {
 pub async fn relay(mut pair: Pair, means: &Means, closing: impl Future<Output = ()>) -> End {
     let mut both = Both::new(means);
     let mut closing = pin!(closing);
-    prepare(SockRef::from(&pair.outside), means.patience);
+    prepare(&SockRef::from(&pair.outside), means.patience);
     let end = poll_fn(|cx| {
         if closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Closed);
@@ -107,7 +107,7 @@ pub async fn relay(mut pair: Pair, means: &Means, closing: impl Future<Output = 
 /// Prepares a socket for relaying: prompt, and probed when it is silent. A listening socket hands this down to those it accepts.
 ///
 /// The options only speed up or guard: a socket that refuses one is closed already, which the first read tells.
-pub fn prepare(socket: SockRef<'_>, patience: Patience) {
+pub fn prepare(socket: &SockRef<'_>, patience: Patience) {
     let keepalive = TcpKeepalive::new()
         .with_time(patience.keepalive)
         .with_interval(KEEPALIVE_INTERVAL);

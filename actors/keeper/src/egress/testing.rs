@@ -4,7 +4,7 @@ use super::attempt::Caller;
 use super::budget::Budget;
 use super::desk::{Arguments, Cookies, Desk};
 use super::dial::Limits;
-use super::lane::Lane;
+use super::lane;
 use super::listener::{self, Listener, Standing};
 use super::names::Names;
 use super::relay::Means;
@@ -164,9 +164,8 @@ impl World {
             actors.spawn(async move { panic!("{}", listener.serve().await) });
         }
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-        let lane =
-            Lane::new(OwnedFd::from(ours), Arc::clone(&desk), Arc::new(|_| ())).expect("a lane");
-        actors.spawn(async move { lane.serve().await.expect("no fault") });
+        let lane = lane::apart(OwnedFd::from(ours), Arc::clone(&desk), Arc::new(|_| ()));
+        actors.spawn(async move { lane.await.expect("no fault") });
         theirs.set_nonblocking(true).expect("non-blocking");
         let broker = UnixStream::from_std(Packets::from(OwnedFd::from(theirs))).expect("a broker");
         World {

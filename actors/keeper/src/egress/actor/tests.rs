@@ -2,7 +2,10 @@ use super::*;
 use crate::egress::testing::{How, OPEN, World, at, curl};
 use holdfast_actor::{Backoff, Change, Child, End, Seed, Strategy, Supervisor, Tree};
 use holdfast_kernel::diag::Diag;
+use holdfast_wire::v1;
 use parking_lot::Mutex;
+use prost::Message;
+use socket2::{Domain, Socket, Type};
 use std::net::{Shutdown, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -89,5 +92,76 @@ async fn a_kept_socket_is_the_same_at_every_start() {
     for _ in 0..2 {
         let again = TcpListener::from(kept.fetch().await.expect("a duplicate"));
         assert_eq!(again.local_addr().expect("address"), address);
+    }
+}
+
+#[tokio::test]
+async fn a_lane_that_the_broker_closes_is_fetched_again() {
+    // Given a lane actor, and a broker that leaves at once.
+    let world = World::new().await;
+    let broker = Arc::new(Brokers::default());
+    let arguments = LaneArguments {
+        source: Arc::clone(&broker) as Arc<dyn Source>,
+        desk: Arc::clone(&world.desk),
+        races: Arc::new(|_| ()),
+    };
+    let backoff = Backoff {
+        min: Duration::from_millis(1),
+        ..Backoff::default()
+    };
+    let child = Child::permanent("lane").backoff(backoff);
+    let mut tree = Tree::new(Supervisor::new("egress", Strategy::OneForOne).child(child));
+    tree.bind::<LaneActor>("egress/lane", arguments);
+    let root = tree
+        .start(Seed::new(1), |_: &Change| {})
+        .await
+        .expect("a sound tree");
+
+    // When another one comes.
+    let theirs = loop {
+        if let Some(theirs) = broker.ends.lock().pop() {
+            break theirs;
+        }
+        tokio::task::yield_now().await;
+    };
+    drop(theirs);
+    let mut theirs = loop {
+        if let Some(theirs) = broker.ends.lock().pop() {
+            break tokio::net::UnixStream::from_std(theirs.into()).expect("registered");
+        }
+        tokio::task::yield_now().await;
+    };
+
+    // Then it is answered.
+    let attempt = v1::Attempt {
+        id: 5,
+        ..v1::Attempt::default()
+    };
+    let packet = v1::FromBroker {
+        kind: Some(v1::from_broker::Kind::Attempt(attempt)),
+    };
+    theirs
+        .write_all(&packet.encode_to_vec())
+        .await
+        .expect("one packet");
+    let mut reply = [0; 64];
+    assert!(theirs.read(&mut reply).await.expect("one packet") > 0);
+    assert_eq!(root.shutdown().await, End::ShutDown);
+}
+
+/// Gives a new lane at every start and keeps the broker's end of it.
+#[derive(Default)]
+struct Brokers {
+    ends: Mutex<Vec<OwnedFd>>,
+}
+
+impl Source for Brokers {
+    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>> {
+        Box::pin(async {
+            let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+            theirs.set_nonblocking(true)?;
+            self.ends.lock().push(theirs.into());
+            Ok(ours.into())
+        })
     }
 }

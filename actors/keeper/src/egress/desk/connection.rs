@@ -66,8 +66,8 @@ impl Desk {
     /// Serves an accepted connection until it ends.
     pub(crate) fn receive(self: &Arc<Self>, arrival: Arrival) {
         let desk = Arc::clone(self);
-        self.connections
-            .spawn(async move { desk.serve(arrival).await });
+        let work = async move { desk.serve(arrival).await };
+        self.connections.spawn_on(work, &self.home);
     }
 
     async fn serve(self: Arc<Self>, arrival: Arrival) {

@@ -148,11 +148,14 @@ async fn a_caller_that_was_interrupted_costs_nothing_but_a_record() {
     let verdict = world.announce(&socket, OPEN, curl(), How::Blocking).await;
     world.say(Kind::Gone(v1::Gone { id: verdict.id })).await;
 
+    // Heard after it, so it is done.
+    let denied = world.connect(FOREIGN, curl(), How::Blocking).await;
+    assert_eq!(denied.err(), Some(libc::EACCES));
     let (mut dialled, _) = world.server.accept().await.expect("dialled ahead");
     assert_eq!(dialled.read(&mut [0; 1]).await.expect("closed"), 0);
     assert_eq!(
-        world.records(),
-        [format!("open.test {CURL} allowed abandoned")]
+        world.records()[0],
+        format!("open.test {CURL} allowed abandoned")
     );
     assert_eq!((world.desk.pending(), world.desk.budget.free()), (0, 64));
 }
@@ -224,7 +227,7 @@ async fn when_the_budget_is_used_up_connections_wait_in_the_backlog() {
 async fn an_unreadable_caller_is_judged_by_what_the_kernel_says_at_its_arrival() {
     let mut world = World::new().await;
     let socket = TcpSocket::new_v4().expect("socket");
-    let cookie = socket2::SockRef::from(&socket).cookie().expect("SO_COOKIE");
+    let cookie = SockRef::from(&socket).cookie().expect("SO_COOKIE");
     let attempt = v1::Attempt {
         id: 77,
         cookie,

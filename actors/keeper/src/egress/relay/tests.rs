@@ -312,7 +312,7 @@ async fn a_connection_that_is_closed_from_above_is_reset_on_both_sides() {
 #[tokio::test]
 async fn a_listening_socket_hands_down_that_its_connections_are_prompt_and_probed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
-    prepare(SockRef::from(&listener), Patience::default());
+    prepare(&SockRef::from(&listener), Patience::default());
 
     let address = listener.local_addr().expect("address");
     let _client = TcpStream::connect(address).await.expect("connect");
