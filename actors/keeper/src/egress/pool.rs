@@ -10,9 +10,7 @@ use parking_lot::Mutex;
 pub enum Grade {
     /// Requests and answers: stays in the processor's first caches.
     Small,
-    /// A stream that filled a small buffer.
-    Middle,
-    /// Bulk.
+    /// Bulk: what filled a small buffer.
     Large,
 }
 
@@ -21,7 +19,6 @@ impl Grade {
     pub const fn bytes(self) -> usize {
         match self {
             Grade::Small => 16 << 10,
-            Grade::Middle => 64 << 10,
             Grade::Large => 256 << 10,
         }
     }
@@ -30,11 +27,9 @@ impl Grade {
     #[must_use]
     pub fn after(self, read: usize) -> Grade {
         match self {
-            Grade::Small if read == Grade::Small.bytes() => Grade::Middle,
-            Grade::Middle if read == Grade::Middle.bytes() => Grade::Large,
-            Grade::Middle if read < Grade::Small.bytes() => Grade::Small,
-            Grade::Large if read < Grade::Middle.bytes() => Grade::Middle,
-            Grade::Small | Grade::Middle | Grade::Large => self,
+            Grade::Small if read == Grade::Small.bytes() => Grade::Large,
+            Grade::Large if read < Grade::Small.bytes() => Grade::Small,
+            Grade::Small | Grade::Large => self,
         }
     }
 }
@@ -48,7 +43,6 @@ pub struct Pool {
 #[derive(Debug, Default)]
 struct Shelves {
     small: Vec<Box<[u8]>>,
-    middle: Vec<Box<[u8]>>,
     large: Vec<Box<[u8]>>,
     large_out: usize,
 }
@@ -74,10 +68,10 @@ impl Pool {
     /// Takes a buffer back; beyond [`SHELVED`] bytes a shelf frees it.
     pub fn give(&self, buffer: Box<[u8]>) {
         let mut shelves = self.shelves.lock();
-        let grade = match buffer.len() {
-            bytes if bytes >= Grade::Large.bytes() => Grade::Large,
-            bytes if bytes >= Grade::Middle.bytes() => Grade::Middle,
-            _ => Grade::Small,
+        let grade = if buffer.len() < Grade::Large.bytes() {
+            Grade::Small
+        } else {
+            Grade::Large
         };
         if grade == Grade::Large {
             shelves.large_out = shelves.large_out.saturating_sub(1);
@@ -98,7 +92,6 @@ impl Shelves {
     fn of(&mut self, grade: Grade) -> &mut Vec<Box<[u8]>> {
         match grade {
             Grade::Small => &mut self.small,
-            Grade::Middle => &mut self.middle,
             Grade::Large => &mut self.large,
         }
     }
@@ -115,12 +108,12 @@ mod tests {
 
     #[test]
     fn a_stream_grows_its_reads_and_a_talk_shrinks_them_again() {
-        let grown = Grade::Small.after(16 << 10).after(64 << 10);
+        let grown = Grade::Small.after(16 << 10);
         assert_eq!(grown, Grade::Large);
 
-        let shrunk = grown.after(100).after(100);
+        let shrunk = grown.after(100);
         assert_eq!(shrunk, Grade::Small);
-        assert_eq!(Grade::Large.after(200 << 10), Grade::Large);
+        assert_eq!(Grade::Large.after(20 << 10), Grade::Large);
     }
 
     #[test]
