@@ -16,7 +16,7 @@ pub(crate) mod caller;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_kernel::handoff::{Received, Socket};
@@ -46,6 +46,8 @@ pub struct Arguments {
     pub launcher: u32,
     /// The calls that wait: they outlive a broker that falls.
     pub waiting: Arc<Mutex<Waiting>>,
+    /// Whether the proof is over: before that nothing but the proof makes calls, and being refused is its purpose.
+    pub proved: Arc<AtomicBool>,
     /// What has been counted.
     pub counts: Arc<Counts>,
 }
@@ -123,6 +125,9 @@ impl Broker {
             let caller = Some(caller::caller(call.tid, self.arguments.launcher));
             counts.denied.fetch_add(1, Ordering::Relaxed);
             self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
+            if !self.arguments.proved.load(Ordering::Relaxed) {
+                return Ok(None);
+            }
             return Ok(Some(Told::Refused(v1::Refused {
                 syscall: refusal.name.to_owned(),
                 detail: calls::detail(call, refusal.name),

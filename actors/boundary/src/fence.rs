@@ -42,7 +42,7 @@ pub struct Limits {
     pub descriptors_hard: u64,
     /// Processes of the user.
     pub processes: Option<u64>,
-    /// Bytes of address space.
+    /// Bytes of private memory that can be written, of one process: reservations that are not used do not count.
     pub memory: Option<u64>,
 }
 

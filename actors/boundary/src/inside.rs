@@ -266,5 +266,5 @@ const NEVER: [libc::c_long; 12] = [
 ];
 
 /// The addresses of the sandbox's own interface.
-const OWN_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
-const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd48, 0x6f6c, 0x6466, 0x6173, 0, 0, 0, 1);
+pub(crate) const OWN_V4: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
+pub(crate) const OWN_V6: Ipv6Addr = Ipv6Addr::new(0xfd48, 0x6f6c, 0x6466, 0x6173, 0, 0, 0, 1);

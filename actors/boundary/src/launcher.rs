@@ -23,6 +23,7 @@ use holdfast_kernel::privilege::{
     Capabilities, become_user, bound_to, keep_only, no_new_privileges, set_dumpable,
 };
 use holdfast_kernel::terminal::open_pair;
+use holdfast_kernel::title::retitle;
 use holdfast_kernel::{Called, Error};
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::to_launcher::Kind as Asked;
@@ -104,6 +105,7 @@ fn prepare(
 ) -> Result<Rules, Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     steps.mark("");
+    retitle("holdfast launcher").map_err(broken("hide its command line"))?;
     build::enter(&fence.view, fence.as_root)?;
     steps.mark("mount the view");
     let rules = build::rules(&fence.view)?;

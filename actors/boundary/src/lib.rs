@@ -12,8 +12,6 @@ mod service;
 mod sessions;
 mod tree;
 
-use std::os::fd::{AsFd, BorrowedFd};
-
 use holdfast_kernel::fork::{Child, Forked, fork, leave, map_ids};
 use holdfast_kernel::handoff::{self, Socket};
 use holdfast_wire::v1::handoff::Kind;
@@ -24,20 +22,17 @@ use prost::Message;
 
 use fence::{Broken, Fence};
 
-/// A boundary that has been forked and is building its fence.
+/// A boundary that has been forked. Whoever lets go of it ends it, and with it everything inside.
 #[derive(Debug)]
-pub struct Started {
-    boundary: Child,
-    /// Where it hands over what it makes.
-    pub handoff: Socket,
-}
+pub struct Boundary(Child);
 
-/// Forks the boundary into namespaces of its own. It ends with this process.
+/// Forks the boundary into namespaces of its own; it builds its fence and speaks over the socket. It ends with this
+/// process.
 ///
 /// # Panics
 ///
 /// When this process has more than one thread.
-pub fn start(fence: &Fence) -> Result<Started, Broken> {
+pub fn start(fence: &Fence) -> Result<(Boundary, Socket), Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     let (ours, theirs) = handoff::pair().map_err(broken("make the handoff socket"))?;
     let namespaces = CloneFlags::CLONE_NEWUSER
@@ -51,41 +46,25 @@ pub fn start(fence: &Fence) -> Result<Started, Broken> {
             drop(ours);
             leave(inside::run(fence, theirs))
         }
-        Forked::Parent(boundary) => {
+        Forked::Parent(child) => {
             drop(theirs);
-            let started = Started {
-                boundary,
-                handoff: ours,
-            };
-            map_ids(started.boundary.pid).map_err(broken("map the ids of the user namespace"))?;
+            let boundary = Boundary(child);
+            map_ids(boundary.0.pid).map_err(broken("map the ids of the user namespace"))?;
             let mapped = Handoff {
                 kind: Some(Kind::Mapped(v1::Mapped {})),
-            };
-            started
-                .handoff
-                .send(&mapped.encode_to_vec(), &[])
+            }
+            .encode_to_vec();
+            ours.send(&mapped, &[])
                 .map_err(broken("let the boundary begin"))?;
-            Ok(started)
+            Ok((boundary, ours))
         }
     }
 }
 
-impl Started {
-    /// The boundary's process.
-    pub fn pid(&self) -> u32 {
-        self.boundary.pid.as_raw().unsigned_abs()
-    }
-
-    /// Readable when the boundary has ended.
-    pub fn pidfd(&self) -> BorrowedFd<'_> {
-        self.boundary.pidfd.as_fd()
-    }
-}
-
-/// Whoever lets go of the boundary ends it, and with it everything inside.
-impl Drop for Started {
+impl Drop for Boundary {
     fn drop(&mut self) {
-        let _ = self.boundary.signal(Signal::SIGKILL);
-        let _ = self.boundary.wait();
+        // One that has ended already is gone either way.
+        let _ = self.0.signal(Signal::SIGKILL);
+        let _ = self.0.wait();
     }
 }

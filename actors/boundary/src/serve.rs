@@ -3,6 +3,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Root, Seed, Tree};
 use holdfast_kernel::handoff::{self, Received, Socket};
@@ -83,6 +84,7 @@ async fn start(
     )))?);
     let sessions = Arc::new(Sessions::new(Arc::clone(&channel)));
     let counts = Arc::new(Counts::default());
+    let over = Arc::new(AtomicBool::new(false));
     let (ours, theirs) = handoff::pair()?;
     hand(keeper, Kind::Lane(v1::Lane {}), &[theirs.as_fd()])?;
     let mut tree = Tree::new(tree::boundary());
@@ -93,6 +95,7 @@ async fn start(
             channel,
             sessions: Arc::clone(&sessions),
             proved: Arc::new(Mutex::new(Some(proved))),
+            over: Arc::clone(&over),
         },
     );
     let listen = {
@@ -107,6 +110,7 @@ async fn start(
             ports: Arc::new(Ports::new(built.ports.iter().copied(), listen)),
             launcher: built.launcher.pid.as_raw().unsigned_abs(),
             waiting: Arc::new(Mutex::new(Waiting::default())),
+            proved: Arc::clone(&over),
             counts: Arc::clone(&counts),
         },
     );
@@ -138,6 +142,7 @@ struct LauncherArguments {
     channel: Arc<Ready<Arc<Socket>>>,
     sessions: Arc<Sessions>,
     proved: Arc<Mutex<Option<oneshot::Sender<Vec<String>>>>>,
+    over: Arc<AtomicBool>,
 }
 
 impl Actor for Launcher {
@@ -189,6 +194,7 @@ impl LauncherArguments {
     fn dispatch(&self, told: Told, descriptor: Option<OwnedFd>) {
         match told {
             Told::Proof(proof) => {
+                self.over.store(true, Ordering::Relaxed);
                 if let Some(proved) = self.proved.lock().take() {
                     let _ = proved.send(proof.gaps);
                 }

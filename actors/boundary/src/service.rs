@@ -51,7 +51,11 @@ impl Boundary for Service {
         let program = asked
             .program
             .ok_or_else(|| Status::invalid_argument("no program"))?;
-        let outcome = match self.sessions.launch(&program, asked.terminal).await {
+        let outcome = match self
+            .sessions
+            .launch(&program, asked.terminal, asked.attended)
+            .await
+        {
             Ok(launched) => {
                 let id = launched.session.id;
                 serve::read(&self.readers, id, launched.readers)
@@ -114,6 +118,12 @@ impl Boundary for Service {
         if let Some(open) = copy(open, first, input).await? {
             *writer = Some(open);
         }
+        Ok(Response::new(v1::Nothing {}))
+    }
+
+    async fn close(&self, request: Request<v1::CloseRequest>) -> Answer<v1::Nothing> {
+        let asked = request.into_inner();
+        self.session(asked.session)?.close(asked.stream());
         Ok(Response::new(v1::Nothing {}))
     }
 

@@ -34,8 +34,16 @@ use self::ring::Ring;
 pub(crate) struct Sessions {
     launcher: Arc<Ready<Arc<Socket>>>,
     next: AtomicU64,
-    table: Mutex<HashMap<u64, Arc<Session>>>,
+    table: Mutex<Table>,
     starting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+}
+
+/// The sessions by their numbers.
+#[derive(Debug, Default)]
+struct Table {
+    sessions: HashMap<u64, Arc<Session>>,
+    /// How sessions ended that ended before they could be entered.
+    early: HashMap<u64, v1::Exit>,
 }
 
 /// What the launcher answers to a start: the terminal's master, if one was asked for.
@@ -63,6 +71,8 @@ struct Output {
     reader: Option<u64>,
     /// How many pipes are still read.
     open: usize,
+    /// The streams that nobody will read any more.
+    closed: Vec<v1::Stream>,
     exit: Option<v1::Exit>,
 }
 
@@ -87,14 +97,15 @@ impl Sessions {
 
     /// The session `id`, running or over.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Session>> {
-        self.table.lock().get(&id).cloned()
+        self.table.lock().sessions.get(&id).cloned()
     }
 
-    /// Starts `program`.
+    /// Starts `program`. One that will be `attended` waits for its reader rather than overwriting output.
     pub(crate) async fn launch(
         &self,
         program: &v1::Program,
         terminal: Option<v1::TerminalSize>,
+        attended: bool,
     ) -> std::result::Result<Launched, v1::NotStarted> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         let refused = |error: Error| crate::launcher::refusal("prepare its descriptors", &error);
@@ -121,8 +132,9 @@ impl Sessions {
             id,
             output: Mutex::new(Output {
                 ring: Ring::new(RING),
-                reader: None,
+                reader: attended.then_some(0),
                 open: parts.outputs.len(),
+                closed: Vec::new(),
                 exit: None,
             }),
             arrived: Notify::new(),
@@ -130,7 +142,11 @@ impl Sessions {
             input: tokio::sync::Mutex::new(Some(parts.input)),
             master: parts.master,
         });
-        self.table.lock().insert(id, Arc::clone(&session));
+        {
+            let mut table = self.table.lock();
+            session.output.lock().exit = table.early.remove(&id);
+            table.sessions.insert(id, Arc::clone(&session));
+        }
         let readers = parts
             .outputs
             .into_iter()
@@ -155,14 +171,20 @@ impl Sessions {
 
     /// A session's process has ended.
     pub(crate) fn ended(&self, session: u64, exit: Option<v1::Exit>) {
-        if let Some(session) = self.find(session) {
-            let unknown = || v1::Exit {
-                how: Some(v1::exit::How::Unknown(
-                    "the launcher did not say".to_owned(),
-                )),
-            };
-            session.output.lock().exit = Some(exit.unwrap_or_else(unknown));
-            session.arrived.notify_waiters();
+        let unknown = || v1::Exit {
+            how: Some(v1::exit::How::Unknown(
+                "the launcher did not say".to_owned(),
+            )),
+        };
+        let exit = exit.unwrap_or_else(unknown);
+        let mut table = self.table.lock();
+        match table.sessions.get(&session) {
+            Some(session) => {
+                session.output.lock().exit = Some(exit);
+                session.arrived.notify_waiters();
+            }
+            // It ended before the one who starts it has heard that it runs.
+            None => drop(table.early.insert(session, exit)),
         }
     }
 
@@ -185,6 +207,12 @@ impl Session {
     /// Takes its input to write to; one writer at a time.
     pub(crate) fn input(&self) -> &tokio::sync::Mutex<Option<Input>> {
         &self.input
+    }
+
+    /// Closes our end of a stream: its writers get EPIPE.
+    pub(crate) fn close(&self, stream: v1::Stream) {
+        self.output.lock().closed.push(stream);
+        self.taken.notify_waiters();
     }
 
     /// Attaches a client that has read up to `offset`.

@@ -1,20 +1,25 @@
 //! `holdfast run`: one sandbox in the foreground; exits with its program's status.
 
+use std::io;
 use std::process::ExitCode;
+use std::time::Duration;
 
+use holdfast_kernel::handoff::Socket;
 use holdfast_observability::{Journal, Level};
 
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
+use foreground::Ends;
 use request::Request;
+use terminal::Raw;
 
 mod environment;
 mod foreground;
 mod input;
 mod printer;
 mod request;
-mod session;
+mod sandbox;
 mod signals;
 mod terminal;
 
@@ -30,10 +35,47 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     let level = arguments.log_level.unwrap_or(usual);
     let format = arguments.log_format;
     let request = Request::assemble(arguments, config)?;
-    let _journal = Journal::start(level, format);
-    let _request = request;
-    Err(Failure::new(
-        Kind::Internal,
-        "start the sandbox: it has no boundary yet",
-    ))
+    let fence = sandbox::plan(&request)?;
+    let (boundary, handoff) = sandbox::start(&fence)?;
+    // From here on there may be threads.
+    let journal = Journal::start(level, format);
+    let internal = |what: &str, error: io::Error| Failure::caused(Kind::Internal, what, &error);
+    request
+        .audit
+        .start()
+        .map_err(|error| internal("start the audit writer", error))?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| internal("start the runtime", error))?;
+    let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
+    let raw = request.terminal.and_then(|_| Raw::enter(&journal));
+    let code = runtime.block_on(attended(&request, handoff, ends, raw));
+    // With the boundary everything inside ends; then nothing is left to be recorded.
+    drop(boundary);
+    request.audit.close(FLUSH);
+    code.map(ExitCode::from)
 }
+
+/// Attends the program from its start to its end, and stops the keeper behind it.
+async fn attended(
+    request: &Request,
+    handoff: Socket,
+    ends: Ends,
+    raw: Option<Raw>,
+) -> Result<u8, Failure> {
+    let mut started = None;
+    let launching = async {
+        let (keeper, session) = sandbox::launch(request, handoff).await?;
+        started = Some(keeper);
+        Ok(session)
+    };
+    let code = foreground::attend(launching, ends, request.timeout, raw).await;
+    if let Some(keeper) = started {
+        keeper.shutdown().await;
+    }
+    code
+}
+
+/// How long the last audit records may take to be written.
+const FLUSH: Duration = Duration::from_secs(5);

@@ -42,6 +42,12 @@ impl Error {
     }
 }
 
+impl From<Error> for io::Error {
+    fn from(error: Error) -> Self {
+        Self::from_raw_os_error(error.errno())
+    }
+}
+
 /// Names the call of an error that came without a name.
 pub trait Called<T> {
     /// The same answer, its error named after `call`.

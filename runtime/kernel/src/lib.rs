@@ -21,6 +21,7 @@ pub mod ready;
 pub mod seccomp;
 pub mod sysctl;
 pub mod terminal;
+pub mod title;
 
 #[cfg(test)]
 mod apart;

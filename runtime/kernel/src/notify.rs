@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-use crate::error::{Called, Error, Result, answered};
+use crate::error::{Called, Result, answered};
 
 /// The listener of a seccomp filter.
 #[derive(Debug)]
@@ -139,12 +139,6 @@ impl Listener {
 impl AsFd for Listener {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
-    }
-}
-
-impl From<Error> for std::io::Error {
-    fn from(error: Error) -> Self {
-        Self::from_raw_os_error(error.errno())
     }
 }
 

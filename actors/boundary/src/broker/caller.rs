@@ -8,6 +8,8 @@ use holdfast_kernel::look::{self, Pinned, Target};
 use holdfast_kernel::notify::Call;
 use holdfast_wire::v1;
 
+use crate::inside::{OWN_V4, OWN_V6};
+
 /// What a `connect` is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
@@ -89,7 +91,8 @@ pub(crate) fn caller(tid: u32, launcher: u32) -> v1::Caller {
 
 /// Whether `address` is the sandbox itself, whatever a policy says.
 pub(crate) fn is_own(address: IpAddr) -> bool {
-    address.to_canonical().is_loopback()
+    let address = address.to_canonical();
+    address.is_loopback() || address == IpAddr::V4(OWN_V4) || address == IpAddr::V6(OWN_V6)
 }
 
 /// A process with more ancestors than this is not observed any further.

@@ -22,7 +22,7 @@ pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
     mounted("tmpfs", Path::new(STAGE), plain, "mode=755,size=16m")?;
     std::env::set_current_dir(STAGE).map_err(|error| Broken::io("enter", STAGE, &error))?;
     own_directories(view)?;
-    for (path, access) in &view.entries {
+    for (path, access) in view.mounts() {
         let limits = match access {
             Access::Read => Limits::ReadOnly,
             Access::Write => Limits::ReadWrite,

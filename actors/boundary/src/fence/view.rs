@@ -111,6 +111,18 @@ impl View {
             })
     }
 
+    /// The entries that need a mount: those that nothing above shows in the same way.
+    pub fn mounts(&self) -> impl Iterator<Item = (&Path, Access)> {
+        let entries = self
+            .entries
+            .iter()
+            .map(|(path, access)| (path.as_path(), *access));
+        entries.filter(|(path, access)| {
+            let above = path.parent().and_then(|parent| self.covering(parent));
+            above.is_none_or(|(_, above)| above != *access)
+        })
+    }
+
     /// Where `real` is found on the host.
     pub fn source(&self, real: &Path) -> PathBuf {
         self.root.join(real.strip_prefix("/").unwrap_or(real))

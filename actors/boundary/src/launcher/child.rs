@@ -186,7 +186,7 @@ fn set_limits(limits: &Limits) -> Result<(), Error> {
         limit(Resource::RLIMIT_NPROC, processes, processes)?;
     }
     if let Some(memory) = limits.memory {
-        limit(Resource::RLIMIT_AS, memory, memory)?;
+        limit(Resource::RLIMIT_DATA, memory, memory)?;
     }
     limit(Resource::RLIMIT_CORE, 0, 0)
 }

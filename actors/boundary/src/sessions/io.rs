@@ -14,7 +14,7 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{pipe2, read, write};
 use prost::Message;
 
-use super::Session;
+use super::{Output, Session};
 
 /// The three pipes of a session without a terminal.
 pub(super) struct Pipes {
@@ -151,7 +151,10 @@ impl Reader {
         self.read_all(&mut buffer).await;
         self.session.output.lock().open -= 1;
         self.session.arrived.notify_waiters();
-        self.discard(&mut buffer).await;
+        tokio::select! {
+            () = self.closed() => {}
+            () = self.discard(&mut buffer) => {}
+        }
     }
 
     async fn read_all(&self, buffer: &mut [u8]) {
@@ -161,6 +164,7 @@ impl Reader {
             self.room().await;
             let taken = tokio::select! {
                 biased;
+                () = self.closed() => return,
                 taken = self.source.read(|fd| read(fd, buffer).called("read")) => taken,
                 () = &mut drained => break,
             };
@@ -182,17 +186,27 @@ impl Reader {
 
     /// Waits until an attached client has room for more.
     async fn room(&self) {
+        self.until(|output| {
+            !output
+                .reader
+                .is_some_and(|offset| output.ring.is_full_for(offset))
+        })
+        .await;
+    }
+
+    /// Waits until nobody will read the stream any more.
+    async fn closed(&self) {
+        self.until(|output| output.closed.contains(&self.stream))
+            .await;
+    }
+
+    /// Waits until the client has brought about what `holds` wants.
+    async fn until(&self, holds: impl Fn(&Output) -> bool) {
         loop {
             let taken = self.session.taken.notified();
             tokio::pin!(taken);
             taken.as_mut().enable();
-            let is_full = {
-                let output = self.session.output.lock();
-                output
-                    .reader
-                    .is_some_and(|offset| output.ring.is_full_for(offset))
-            };
-            if !is_full {
+            if holds(&self.session.output.lock()) {
                 return;
             }
             taken.await;

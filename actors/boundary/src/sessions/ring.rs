@@ -47,11 +47,6 @@ impl Ring {
         }
     }
 
-    /// The offset of the next byte to come.
-    pub(crate) fn end(&self) -> u64 {
-        self.end
-    }
-
     /// Whether a reader at `offset` would lose bytes if more came.
     pub(crate) fn is_full_for(&self, offset: u64) -> bool {
         self.end.saturating_sub(offset) >= self.capacity
@@ -80,7 +75,9 @@ impl Ring {
             let cut = excess.min(oldest.bytes.len() as u64);
             self.start += cut;
             oldest.offset += cut;
-            oldest.bytes.advance(usize::try_from(cut).unwrap_or(usize::MAX));
+            oldest
+                .bytes
+                .advance(usize::try_from(cut).unwrap_or(usize::MAX));
             if oldest.bytes.is_empty() {
                 self.chunks.pop_front();
             }
@@ -146,7 +143,6 @@ mod tests {
 
         assert!(ring.is_full_for(0));
         assert!(!ring.is_full_for(1));
-        assert_eq!(ring.end(), 4);
     }
 
     #[test]

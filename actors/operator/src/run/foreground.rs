@@ -16,10 +16,10 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::input;
 use super::printer::{self, Printed};
-use super::session::{Control, Exit, Session};
 use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
 use crate::failure::{Failure, Kind, by_signal};
+use holdfast_keeper::sessions::{Control, Exit, Session};
 
 /// Our three ends.
 #[derive(Debug)]

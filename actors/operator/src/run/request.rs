@@ -24,8 +24,6 @@ pub(crate) struct Request {
     pub(crate) name: String,
     /// What the program may do; the links of its binaries are followed.
     pub(crate) policy: Policy,
-    /// The hash of the policy as it was written.
-    pub(crate) hash: String,
     /// What happens to the program while the keeper is away.
     pub(crate) on_link_loss: OnLinkLoss,
     /// The program and its arguments.
@@ -55,7 +53,6 @@ impl Request {
         let with_terminal = arguments.terminal || terminal::interactive();
         Ok(Self {
             name: arguments.name.unwrap_or_else(default_name),
-            hash: written.hash(),
             on_link_loss: on_link_loss.unwrap_or(written.on_link_loss()),
             policy: source::follow_links(written, rootfs.as_deref()),
             command: arguments.command,

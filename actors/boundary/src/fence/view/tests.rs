@@ -100,3 +100,23 @@ fn links_that_lead_in_circles_end() {
 
     assert_eq!(view.missing, [PathBuf::from("/circle/x")]);
 }
+
+#[test]
+fn what_is_shown_already_needs_no_mount_of_its_own() {
+    let mut view = View::of(&root("mounts"));
+    view.show(Path::new("/usr"), Access::Read);
+    view.show(Path::new("/bin"), Access::Read);
+    view.show(Path::new("/data"), Access::Write);
+    view.show(Path::new("/data/a"), Access::Read);
+
+    let mounts: Vec<_> = view.mounts().collect();
+
+    assert_eq!(
+        mounts,
+        [
+            (Path::new("/data"), Access::Write),
+            (Path::new("/data/a"), Access::Read),
+            (Path::new("/usr"), Access::Read),
+        ]
+    );
+}

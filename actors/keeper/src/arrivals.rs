@@ -1,0 +1,133 @@
+//! What the boundary hands over: its sockets, and the news that the fence stands or has fallen.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use holdfast_actor::Fault;
+use holdfast_kernel::handoff::{Received, Socket};
+use holdfast_kernel::ready::Ready;
+use holdfast_wire::v1::handoff::Kind;
+use holdfast_wire::v1::{self, Handoff};
+use prost::Message;
+
+/// Everything a keeper works with, once the fence stands.
+#[derive(Debug)]
+pub(crate) struct Arrivals {
+    /// Listening sockets of the sandbox's network, with their ports.
+    pub(crate) listeners: Vec<(u16, OwnedFd)>,
+    /// UDP and TCP on port 53.
+    pub(crate) names: (OwnedFd, OwnedFd),
+    /// Answers for the sandbox's sockets.
+    pub(crate) diag: OwnedFd,
+    /// The decision lane.
+    pub(crate) lane: OwnedFd,
+    /// How the fence was built, and what was measured.
+    pub(crate) standing: v1::Standing,
+}
+
+/// Why there is no sandbox.
+#[derive(Debug, thiserror::Error)]
+pub enum Unbuilt {
+    /// A step of the fence failed; nothing was started.
+    #[error("{step}: {message}")]
+    Fence {
+        /// What was being done.
+        step: String,
+        /// Why it failed.
+        message: String,
+    },
+    /// The boundary ended without a word.
+    #[error("the boundary ended before the fence stood")]
+    Gone,
+    /// The keeper's own half could not be started.
+    #[error("start the keeper: {0}")]
+    Keeper(Fault),
+    /// The boundary refuses this keeper.
+    #[error(transparent)]
+    Link(#[from] crate::link::Unlinked),
+}
+
+impl From<Fault> for Unbuilt {
+    fn from(fault: Fault) -> Self {
+        Self::Keeper(fault)
+    }
+}
+
+/// Takes what the boundary hands over until the fence stands.
+pub(crate) async fn gather(handoff: &Ready<Arc<Socket>>) -> Result<Arrivals, Unbuilt> {
+    let (mut listeners, mut names, mut diag, mut lane) = (Vec::new(), None, None, None);
+    loop {
+        let (kind, descriptors) = next(handoff).await?.ok_or(Unbuilt::Gone)?;
+        let mut descriptors = descriptors.into_iter();
+        let mut take = || {
+            descriptors
+                .next()
+                .ok_or_else(|| Fault::exhausted("receive a socket: too many open files"))
+        };
+        match kind {
+            Kind::Listener(listener) => listeners.push((port(listener), take()?)),
+            Kind::Names(_) => names = Some((take()?, take()?)),
+            Kind::Diag(_) => diag = Some(take()?),
+            Kind::Lane(_) => lane = Some(take()?),
+            Kind::Fallen(v1::Fallen { step, message }) => {
+                return Err(Unbuilt::Fence { step, message });
+            }
+            Kind::Standing(standing) => {
+                let (Some(names), Some(diag), Some(lane)) = (names, diag, lane) else {
+                    return Err(Fault::bug("the boundary stands without its sockets").into());
+                };
+                return Ok(Arrivals {
+                    listeners,
+                    names,
+                    diag,
+                    lane,
+                    standing,
+                });
+            }
+            // These go the other way.
+            Kind::Dial(_) | Kind::Mapped(_) => {}
+        }
+    }
+}
+
+/// The next listener that was opened on demand; `None` when the boundary is gone.
+pub(crate) async fn captured(
+    handoff: &Ready<Arc<Socket>>,
+) -> Result<Option<(u16, OwnedFd)>, Fault> {
+    while let Some((kind, descriptors)) = next(handoff).await? {
+        if let (Kind::Listener(listener), Some(socket)) = (kind, descriptors.into_iter().next()) {
+            return Ok(Some((port(listener), socket)));
+        }
+    }
+    Ok(None)
+}
+
+async fn next(handoff: &Ready<Arc<Socket>>) -> Result<Option<(Kind, Vec<OwnedFd>)>, Fault> {
+    let mut buffer = vec![0; 16 << 10];
+    loop {
+        let received = handoff
+            .read(|socket| socket.try_receive(&mut buffer))
+            .await?;
+        let (length, descriptors) = match received {
+            Received::Packet {
+                length,
+                descriptors,
+            } => (length, descriptors),
+            Received::Exhausted { .. } => {
+                return Err(Fault::exhausted("receive a socket: too many open files"));
+            }
+            Received::Closed => return Ok(None),
+        };
+        if let Some(kind) = Handoff::decode(&buffer[..length])
+            .ok()
+            .and_then(|told| told.kind)
+        {
+            return Ok(Some((kind, descriptors)));
+        }
+    }
+}
+
+/// Ports travel as 32 bits.
+fn port(listener: v1::Listener) -> u16 {
+    u16::try_from(listener.port).unwrap_or_default()
+}

@@ -1,0 +1,346 @@
+//! Sessions, as their owner sees them: channels of bytes, and how they ended.
+
+use bytes::Bytes;
+use holdfast_actor::{Actor, Child, Dynamic, Fault, Me};
+use holdfast_kernel::terminal::Size;
+use holdfast_wire::v1;
+use holdfast_wire::v1::output::Kind;
+use parking_lot::Mutex;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::link::{Client, Dialler};
+
+/// A program that runs, seen from the one who started it.
+///
+/// Every channel is bounded: a reader that is slow holds the program back, and nothing is lost.
+#[derive(Debug)]
+pub struct Session {
+    /// What goes to its input. Dropped: its input ends (half-close), its output goes on.
+    /// When it closes, the program reads no more, which is no failure.
+    pub stdin: mpsc::Sender<Bytes>,
+    /// Its output, byte for byte; ends when there will be no more. With a terminal both outputs are here.
+    /// Dropped: nobody reads any more, and the program's next write fails as into any closed pipe.
+    pub stdout: mpsc::Receiver<Bytes>,
+    /// The same for its errors.
+    pub stderr: mpsc::Receiver<Bytes>,
+    /// What is asked of it besides.
+    pub control: mpsc::Sender<Control>,
+    /// How it ended. Dropped untold, the end is not known.
+    pub exit: oneshot::Receiver<Exit>,
+}
+
+/// What can be asked of a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Control {
+    /// The terminal has this size now.
+    Resize(Size),
+    /// Send this signal to its process group.
+    Signal(i32),
+    /// End its process group by SIGKILL.
+    Kill,
+}
+
+/// How a program ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Exit {
+    /// By itself, with this status.
+    Code(u8),
+    /// By this signal.
+    Signal(i32),
+    /// Nobody knows, and why.
+    Unknown(String),
+}
+
+/// A program to be started.
+#[derive(Debug, Clone)]
+pub struct Program {
+    /// Its name and arguments, byte for byte.
+    pub arguments: Vec<Vec<u8>>,
+    /// Its whole environment: `NAME=value` each.
+    pub environment: Vec<Vec<u8>>,
+    /// Where it starts.
+    pub directory: Vec<u8>,
+    /// The size of its terminal, if it gets one.
+    pub terminal: Option<Size>,
+}
+
+/// Why a program does not run.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStarted {
+    /// A step on the way to it failed, in the sandbox.
+    #[error("{message}")]
+    Program {
+        /// Which step.
+        step: String,
+        /// Its errno.
+        errno: i32,
+        /// What happened, for people.
+        message: String,
+    },
+    /// The boundary could not be asked, or refused.
+    #[error("ask the boundary to start it: {0}")]
+    Link(String),
+}
+
+/// Starts sessions and watches over them.
+#[derive(Clone, Debug)]
+pub(crate) struct Launcher {
+    pub(crate) control: Client,
+    pub(crate) dialler: Dialler,
+    pub(crate) sessions: Dynamic,
+}
+
+impl Launcher {
+    /// Starts `program`; its session has an actor of its own.
+    pub(crate) async fn launch(
+        &self,
+        request: String,
+        program: Program,
+    ) -> Result<Session, NotStarted> {
+        let mut control = self.control.clone();
+        let size = program.terminal.map(wire_size);
+        let asked = v1::LaunchRequest {
+            request,
+            program: Some(v1::Program {
+                arguments: program.arguments,
+                environment: program.environment,
+                directory: program.directory,
+            }),
+            terminal: size,
+            attended: true,
+        };
+        // The connection for its bytes is made while it starts.
+        let (launched, data) = tokio::join!(control.launch(asked), self.dialler.dial());
+        let link = |what: String| NotStarted::Link(what);
+        let launched = launched
+            .map_err(|status| link(status.message().to_owned()))?
+            .into_inner();
+        let data = data.map_err(|fault| link(fault.to_string()))?;
+        match launched.outcome {
+            Some(v1::launch_reply::Outcome::Session(id)) => {
+                let (session, part) = Part::new(id, control, data);
+                let child = Child::temporary(&id.to_string());
+                let arguments = Arc::new(Mutex::new(Some(part)));
+                let added = self.sessions.add::<SessionActor>(child, arguments).await;
+                added.map_err(|refusal| link(refusal.to_string()))?;
+                Ok(session)
+            }
+            Some(v1::launch_reply::Outcome::NotStarted(refused)) => Err(NotStarted::Program {
+                step: refused.step,
+                errno: refused.errno,
+                message: refused.message,
+            }),
+            None => Err(link("it answered nothing".to_owned())),
+        }
+    }
+}
+
+/// Carries one session's bytes. Never started again: what it carried is gone with it.
+pub(crate) struct SessionActor;
+
+/// The other ends of a session's channels.
+pub(crate) struct Part {
+    id: u64,
+    control: Client,
+    data: Client,
+    input: mpsc::Receiver<Bytes>,
+    output: mpsc::Sender<Bytes>,
+    errors: mpsc::Sender<Bytes>,
+    asked: mpsc::Receiver<Control>,
+    exit: oneshot::Sender<Exit>,
+}
+
+impl Part {
+    fn new(id: u64, control: Client, data: Client) -> (Session, Self) {
+        let (stdin, input) = mpsc::channel(DEPTH);
+        let (output, stdout) = mpsc::channel(DEPTH);
+        let (errors, stderr) = mpsc::channel(DEPTH);
+        let (ask, asked) = mpsc::channel(DEPTH);
+        let (tell, exit) = oneshot::channel();
+        let session = Session {
+            stdin,
+            stdout,
+            stderr,
+            control: ask,
+            exit,
+        };
+        (
+            session,
+            Self {
+                id,
+                control,
+                data,
+                input,
+                output,
+                errors,
+                asked,
+                exit: tell,
+            },
+        )
+    }
+}
+
+impl Actor for SessionActor {
+    type Message = std::convert::Infallible;
+    type Arguments = Arc<Mutex<Option<Part>>>;
+    type State = ();
+
+    async fn start(me: &Me<Self::Message>, arguments: Self::Arguments) -> Result<(), Fault> {
+        let Some(part) = arguments.lock().take() else {
+            return Ok(());
+        };
+        let Part {
+            id,
+            control,
+            data,
+            input,
+            output,
+            errors,
+            asked,
+            exit,
+        } = part;
+        me.spawn(write(id, data.clone(), input));
+        me.spawn(obey(id, control.clone(), asked));
+        let this = me.clone();
+        me.spawn(async move {
+            let told = read(id, data, control, [output, errors]).await;
+            // Whoever does not want to know any more is no failure.
+            let _ = exit.send(told);
+            this.end();
+            Ok(())
+        });
+        Ok(())
+    }
+
+    async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
+        match never {}
+    }
+}
+
+/// Carries the input until it ends or the session reads no more.
+async fn write(id: u64, mut data: Client, input: mpsc::Receiver<Bytes>) -> Result<(), Fault> {
+    let first = v1::Input {
+        session: id,
+        data: Bytes::new(),
+    };
+    let pieces = ReceiverStream::new(input).map(|data| v1::Input { session: 0, data });
+    // A session that has ended takes no input, and a link that is lost is told of elsewhere.
+    let _ = data.write(tokio_stream::once(first).chain(pieces)).await;
+    Ok(())
+}
+
+/// Asks the boundary for what is asked of the session.
+async fn obey(
+    id: u64,
+    mut control: Client,
+    mut asked: mpsc::Receiver<Control>,
+) -> Result<(), Fault> {
+    while let Some(asked) = asked.recv().await {
+        let answer = match asked {
+            Control::Resize(size) => {
+                let size = Some(wire_size(size));
+                control
+                    .resize(v1::ResizeRequest { session: id, size })
+                    .await
+            }
+            Control::Signal(signal) => {
+                control
+                    .signal(v1::SignalRequest {
+                        session: id,
+                        signal,
+                    })
+                    .await
+            }
+            Control::Kill => {
+                control
+                    .signal(v1::SignalRequest {
+                        session: id,
+                        signal: libc::SIGKILL,
+                    })
+                    .await
+            }
+        };
+        if let Err(status) = answer {
+            tracing::debug!(%status, "ask a session");
+        }
+    }
+    // Nobody asks for anything any more; the session goes on.
+    Ok(())
+}
+
+/// Carries the output; answers how the session ended.
+async fn read(
+    id: u64,
+    mut data: Client,
+    control: Client,
+    outputs: [mpsc::Sender<Bytes>; 2],
+) -> Exit {
+    let lost = |status: tonic::Status| {
+        Exit::Unknown(format!("the boundary is lost: {}", status.message()))
+    };
+    let mut stream = match data
+        .read(v1::ReadRequest {
+            session: id,
+            offset: 0,
+        })
+        .await
+    {
+        Ok(reply) => reply.into_inner(),
+        Err(status) => return lost(status),
+    };
+    let mut outputs = outputs.map(Some);
+    loop {
+        match stream
+            .message()
+            .await
+            .map(|output| output.and_then(|output| output.kind))
+        {
+            Ok(Some(Kind::Chunk(chunk))) => {
+                let place = usize::from(chunk.stream() == v1::Stream::Stderr);
+                let Some(output) = &outputs[place] else {
+                    continue;
+                };
+                if output.send(chunk.data.clone()).await.is_err() {
+                    outputs[place] = None;
+                    let request = v1::CloseRequest {
+                        session: id,
+                        stream: chunk.stream,
+                    };
+                    // If it cannot be asked, the link is lost, and the next message says so.
+                    let _ = control.clone().close(request).await;
+                }
+            }
+            Ok(Some(Kind::Lost(bytes))) => {
+                tracing::warn!(bytes, "output was overwritten before it was read");
+            }
+            Ok(Some(Kind::Exit(exit))) => return exit_of(exit),
+            Ok(None) => return Exit::Unknown("the boundary did not say".to_owned()),
+            Err(status) => return lost(status),
+        }
+    }
+}
+
+fn exit_of(exit: v1::Exit) -> Exit {
+    match exit.how {
+        Some(v1::exit::How::Code(code)) => match u8::try_from(code) {
+            Ok(code) => Exit::Code(code),
+            Err(_) => Exit::Unknown(format!("the boundary told an impossible status {code}")),
+        },
+        Some(v1::exit::How::Signal(signal)) => Exit::Signal(signal),
+        Some(v1::exit::How::Unknown(reason)) => Exit::Unknown(reason),
+        None => Exit::Unknown("the boundary did not say".to_owned()),
+    }
+}
+
+fn wire_size(size: Size) -> v1::TerminalSize {
+    v1::TerminalSize {
+        rows: size.rows.into(),
+        columns: size.columns.into(),
+    }
+}
+
+/// How many pieces of a stream wait for their reader.
+const DEPTH: usize = 16;

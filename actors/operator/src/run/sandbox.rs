@@ -1,0 +1,127 @@
+//! From a request to a running program: the fence planned, the boundary forked, the keeper started, the program launched.
+
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdfast_boundary::Boundary;
+use holdfast_boundary::fence::{self, Fence, Host, Unplanned};
+use holdfast_keeper::sessions::{NotStarted, Program, Session};
+use holdfast_keeper::{Keeper, Unbuilt};
+use holdfast_kernel::descriptors;
+use holdfast_kernel::handoff::Socket;
+
+use super::request::Request;
+use crate::failure::{Failure, Kind};
+
+/// Plans the fence that the request asks for. Nothing is started.
+pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
+    let root = request.rootfs.clone().unwrap_or_else(|| PathBuf::from("/"));
+    let host = Host::look(root, request.directory.clone());
+    fence::plan(&request.policy, &host).map_err(|unplanned| {
+        let kind = match unplanned {
+            Unplanned::Missing(_) | Unplanned::Directory(_) | Unplanned::Root(_) => {
+                Kind::Unreadable
+            }
+            Unplanned::Landlock | Unplanned::User { .. } | Unplanned::UnknownUser { .. } => {
+                Kind::HostUnsupported
+            }
+        };
+        Failure::new(kind, format!("start the sandbox: {unplanned}"))
+    })
+}
+
+/// Forks the boundary. This process has one thread until then.
+pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Socket), Failure> {
+    holdfast_boundary::start(fence).map_err(|broken| unsupported(&broken.to_string()))
+}
+
+/// Waits for the fence, then starts the program behind it.
+pub(crate) async fn launch(
+    request: &Request,
+    handoff: Socket,
+) -> Result<(Keeper, Session), Failure> {
+    // The workload has the caller's limit; what serves it may need more.
+    let descriptors = descriptors::raise()
+        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
+    let arguments = holdfast_keeper::Arguments {
+        sandbox: request.name.clone(),
+        policy: Arc::new(request.policy.clone()),
+        audit: request.audit.clone(),
+        descriptors: descriptors.limit,
+    };
+    let keeper = Keeper::start(&arguments, handoff).await.map_err(unbuilt)?;
+    for step in &keeper.standing().steps {
+        tracing::info!(step = step.name, micros = step.micros, "fence");
+    }
+    let session = keeper
+        .launch(program(request))
+        .await
+        .map_err(|why| unstarted(request, &why))?;
+    Ok((keeper, session))
+}
+
+fn program(request: &Request) -> Program {
+    let variables = request
+        .environment
+        .iter()
+        .map(|(name, value)| [name.as_bytes(), value.as_bytes()].join(&b'='));
+    Program {
+        arguments: request
+            .command
+            .iter()
+            .map(|word| word.as_bytes().to_vec())
+            .collect(),
+        environment: variables.collect(),
+        directory: request.directory.clone().into_os_string().into_vec(),
+        terminal: request.terminal,
+    }
+}
+
+fn unbuilt(unbuilt: Unbuilt) -> Failure {
+    match unbuilt {
+        Unbuilt::Fence { step, message } => unsupported(&format!("{step}: {message}")),
+        Unbuilt::Gone | Unbuilt::Keeper(_) | Unbuilt::Link(_) => {
+            Failure::new(Kind::Internal, format!("start the sandbox: {unbuilt}"))
+        }
+    }
+}
+
+fn unsupported(why: &str) -> Failure {
+    Failure::new(Kind::HostUnsupported, format!("build the fence: {why}"))
+        .hint("`holdfast doctor` says what this host lacks and how to get it")
+}
+
+/// Not found and not executable are the program's; every other step is ours.
+fn unstarted(request: &Request, why: &NotStarted) -> Failure {
+    let name = request
+        .command
+        .first()
+        .map(|word| word.to_string_lossy())
+        .unwrap_or_default();
+    let NotStarted::Program {
+        step,
+        errno,
+        message,
+    } = why
+    else {
+        return Failure::new(Kind::Internal, format!("start {name}: {why}"));
+    };
+    let (kind, hint) = match (step.as_str(), *errno) {
+        ("find" | "execute", libc::ENOENT) => (
+            Kind::ProgramNotFound,
+            Some("it has to be in the sandbox's view (filesystem_policy) and on its PATH"),
+        ),
+        ("find" | "execute", libc::EACCES) => (
+            Kind::ProgramNotExecutable,
+            Some("it must be executable for this user, and its path in the view"),
+        ),
+        ("find" | "execute", _) => (Kind::ProgramNotExecutable, None),
+        _ => (Kind::Internal, None),
+    };
+    let failure = Failure::new(kind, format!("{step} {name}: {message}"));
+    match hint {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
