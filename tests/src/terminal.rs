@@ -3,6 +3,7 @@
 use crate::gathered::Gathered;
 use crate::run::{Run, end_of};
 use crate::wait::LONG;
+use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::pty::{Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
@@ -35,6 +36,10 @@ impl Terminal {
             ws_ypixel: 0,
         };
         let pair = openpty(&size, None).expect("open a terminal");
+        // A program that held the master would keep its own terminal from being hung up.
+        for end in [&pair.master, &pair.slave] {
+            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("close on exec");
+        }
         let line = ttyname(&pair.slave).expect("name the terminal");
         let mut command: Command = run.led_by(["setsid", "--ctty"]).describe();
         let end = |what| {

@@ -20,6 +20,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_kernel::handoff::{Received, Socket};
+use holdfast_kernel::listen::DOMAIN;
 use holdfast_kernel::look;
 use holdfast_kernel::notify::{Call, Heard, Listener};
 use holdfast_kernel::ready::Ready;
@@ -260,9 +261,11 @@ impl Ports {
         }
     }
 
-    /// Whether a policy has a say on `address`: all but the sandbox's own loopback on ports that are not captured.
+    /// Whether a policy has a say on `address`: not on names, which the resolver judges, nor on the sandbox's own
+    /// addresses where nothing is captured.
     fn concern(&self, address: SocketAddr) -> bool {
-        !caller::is_own(address.ip()) || self.open.lock().contains(&address.port())
+        let port = address.port();
+        port != DOMAIN && (!caller::is_own(address.ip()) || self.open.lock().contains(&port))
     }
 
     /// Listens on `port` too.

@@ -53,6 +53,8 @@ pub struct Host {
     pub root: PathBuf,
     /// The working directory that the sandbox starts in.
     pub directory: PathBuf,
+    /// The directory that `include_workdir` means: the caller's own, which another start does not change.
+    pub workdir: PathBuf,
     /// Who calls.
     pub uid: Uid,
     /// Its group.
@@ -90,6 +92,11 @@ pub enum Unplanned {
         /// Who is wanted.
         wanted: u32,
     },
+    /// A limit that the kernel does not keep for root.
+    #[error(
+        "process.limits.nproc does not bind root; run the workload as somebody else with process.run_as_user, or remove the limit"
+    )]
+    Processes,
     /// A user or group is not known.
     #[error(
         "process.{key} names {wanted}, which {file} of the sandbox's root does not have; write a number"
@@ -112,14 +119,15 @@ pub struct Broken {
 }
 
 impl Host {
-    /// The host as the calling process sees it, with `root` as `/` and `directory` to work in.
-    pub fn look(root: PathBuf, directory: PathBuf) -> Self {
+    /// The host as the calling process sees it, with `root` as `/`, `directory` to start in and `workdir` to include.
+    pub fn look(root: PathBuf, directory: PathBuf, workdir: PathBuf) -> Self {
         let descriptors =
             nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
                 .unwrap_or((1024, 1024));
         Self {
             root,
             directory,
+            workdir,
             uid: Uid::effective(),
             gid: Gid::effective(),
             descriptors,
@@ -145,9 +153,14 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         return Err(Unplanned::Directory(host.directory.clone()));
     }
     let limits = &policy.process().limits;
+    let user = user(policy, host)?;
+    let uid = user.map_or(host.uid, |(uid, _)| uid);
+    if uid.is_root() && limits.nproc.is_some() {
+        return Err(Unplanned::Processes);
+    }
     Ok(Fence {
         view,
-        user: user(policy, host)?,
+        user,
         as_root: host.uid.is_root(),
         limits: Limits {
             descriptors: limits.nofile.unwrap_or(host.descriptors.0),
@@ -172,8 +185,8 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
                 view.show(path, Access::Write);
             }
             // The root as a working directory would open everything, which no default may do.
-            if files.include_workdir && host.directory != Path::new("/") {
-                view.show(&host.directory, Access::Write);
+            if files.include_workdir && host.workdir != Path::new("/") {
+                view.show(&host.workdir, Access::Write);
             }
         }
     }

@@ -9,12 +9,13 @@
 
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_kernel::descriptors;
 use holdfast_kernel::diag::Diag;
+use holdfast_kernel::execute::close_all_but;
 use holdfast_kernel::fork::{Child, Forked, fork, leave};
 use holdfast_kernel::handoff::{self, Received, Socket};
 use holdfast_kernel::listen::{self, Unheard};
@@ -68,6 +69,9 @@ fn build(fence: &Fence, keeper: &Socket) -> Result<Built, Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     let mut steps = Steps::default();
     steps.mark("");
+    // What the caller had open is no business of anything in here.
+    close_all_but(&[0, 1, 2, keeper.as_fd().as_raw_fd()])
+        .map_err(broken("let go of inherited descriptors"))?;
     wait_for_ids(keeper).map_err(broken("hear from the keeper"))?;
     die_with_parent(Signal::SIGKILL).map_err(broken("bind its life to the keeper's"))?;
     be_quiet().map_err(broken("let go of the caller's input and output"))?;

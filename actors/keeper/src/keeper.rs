@@ -62,7 +62,7 @@ impl Keeper {
         bind(&mut tree, arrivals, &names, &desk, (&control, &dialler));
         let root = tree
             .start(seed, |change: &Change| {
-                tracing::debug!(?change, "supervision")
+                tracing::debug!(?change, "supervision");
             })
             .await
             .map_err(|unfit| Fault::bug(unfit.to_string()))?;

@@ -39,6 +39,12 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     let (boundary, handoff) = sandbox::start(&fence)?;
     // From here on there may be threads.
     let journal = Journal::start(level, format);
+    if request.has_policy {
+        for path in &fence.view.missing {
+            let path = path.display();
+            tracing::warn!("filesystem_policy lists {path}, which is not there: left out");
+        }
+    }
     let internal = |what: &str, error: io::Error| Failure::caused(Kind::Internal, what, &error);
     request
         .audit

@@ -7,7 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::resource::{Resource, setrlimit};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal, signal, sigprocmask};
+use nix::sys::signal::{SigSet, SigmaskHow, sigprocmask};
 use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, execve};
 
 use crate::error::{Called, Error, Result, answered};
@@ -23,12 +23,7 @@ pub fn take_standard(
     dup2_stdin(stdin.as_fd()).called("dup2 0")?;
     dup2_stdout(stdout.as_fd()).called("dup2 1")?;
     dup2_stderr(stderr.as_fd()).called("dup2 2")?;
-    for owned in [stdin, stdout, stderr] {
-        if owned.as_raw_fd() <= 2 {
-            // It was one of the three already: closing it would close what has just been put there.
-            std::mem::forget(owned);
-        }
-    }
+    drop((stdin, stdout, stderr));
     close_all_but(&[0, 1, 2, kept.as_raw_fd()])
 }
 
@@ -46,10 +41,22 @@ pub fn close_all_but(kept: &[i32]) -> Result<()> {
 
 /// Gives every signal its default action and blocks none, as a login shell's child has it.
 pub fn reset_signals() -> Result<()> {
-    for number in Signal::iterator() {
-        if !matches!(number, Signal::SIGKILL | Signal::SIGSTOP) {
-            // SAFETY: the default action runs no code of ours.
-            unsafe { signal(number, nix::sys::signal::SigHandler::SigDfl) }.called("signal")?;
+    let default = KernelAction::default();
+    for number in 1..=LAST_SIGNAL {
+        // SAFETY: the kernel reads one action of its own layout, which lives here; the default one runs no code of ours.
+        // The C library's own call would refuse the two signals that it keeps to itself.
+        let answer = unsafe {
+            libc::syscall(
+                libc::SYS_rt_sigaction,
+                number,
+                &raw const default,
+                std::ptr::null_mut::<KernelAction>(),
+                size_of::<u64>(),
+            )
+        };
+        // SIGKILL and SIGSTOP cannot be anything else.
+        if !matches!(number, libc::SIGKILL | libc::SIGSTOP) {
+            answered("rt_sigaction", answer)?;
         }
     }
     sigprocmask(SigmaskHow::SIG_SETMASK, Some(&SigSet::empty()), None).called("sigprocmask")
@@ -94,6 +101,19 @@ pub fn execute(program: &Path, arguments: &[CString], environment: &[CString]) -
 pub fn misses_interpreter(program: &Path, error: &Error) -> bool {
     error.errno() == libc::ENOENT && fs::metadata(program).is_ok_and(|file| file.is_file())
 }
+
+/// `struct kernel_sigaction`: the default action, no flags, nothing blocked.
+#[repr(C)]
+#[derive(Default)]
+struct KernelAction {
+    handler: usize,
+    flags: usize,
+    restorer: usize,
+    mask: u64,
+}
+
+/// Signals are numbered from 1 to this.
+const LAST_SIGNAL: libc::c_int = 64;
 
 fn close_range(first: i32, last: i32) -> Result<()> {
     // SAFETY: the caller gives up every descriptor of the range; none of them is used afterwards, because the process

@@ -32,6 +32,10 @@ pub(crate) struct Request {
     pub(crate) environment: Vec<(OsString, OsString)>,
     /// Its working directory, as it is called in the view.
     pub(crate) directory: PathBuf,
+    /// What `include_workdir` means: the caller's directory, or with a root of its own the one it starts in.
+    pub(crate) workdir: PathBuf,
+    /// Whether a policy was given: what it lists and is not there is worth a word.
+    pub(crate) has_policy: bool,
     /// What the view starts from, when it is not the host's root.
     pub(crate) rootfs: Option<PathBuf>,
     /// The size of the terminal it gets, if it gets one.
@@ -48,6 +52,7 @@ impl Request {
         let written = policy::of_run(arguments.policy.as_deref())?;
         let rootfs = arguments.rootfs.map(|path| root(&path)).transpose()?;
         let directory = directory(arguments.cwd.as_deref(), rootfs.as_deref())?;
+        let callers = std::env::current_dir().ok().filter(|_| rootfs.is_none());
         let person = person(&written, rootfs.as_deref());
         let on_link_loss = arguments.on_link_loss.map(OnLinkLoss::from);
         let with_terminal = arguments.terminal || terminal::interactive();
@@ -57,6 +62,8 @@ impl Request {
             policy: source::follow_links(written, rootfs.as_deref()),
             command: arguments.command,
             environment: environment::assemble(config, &arguments.env, &person)?,
+            workdir: callers.unwrap_or_else(|| directory.clone()),
+            has_policy: arguments.policy.is_some(),
             directory,
             rootfs,
             terminal: with_terminal.then(terminal::size),

@@ -17,15 +17,16 @@ use crate::failure::{Failure, Kind};
 /// Plans the fence that the request asks for. Nothing is started.
 pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
     let root = request.rootfs.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let host = Host::look(root, request.directory.clone());
+    let host = Host::look(root, request.directory.clone(), request.workdir.clone());
     fence::plan(&request.policy, &host).map_err(|unplanned| {
         let kind = match unplanned {
             Unplanned::Missing(_) | Unplanned::Directory(_) | Unplanned::Root(_) => {
                 Kind::Unreadable
             }
-            Unplanned::Landlock | Unplanned::User { .. } | Unplanned::UnknownUser { .. } => {
-                Kind::HostUnsupported
-            }
+            Unplanned::Landlock
+            | Unplanned::Processes
+            | Unplanned::User { .. }
+            | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
         };
         Failure::new(kind, format!("start the sandbox: {unplanned}"))
     })
