@@ -16,6 +16,7 @@ pub struct Policy {
     rules: Vec<String>,
     hosts: Vec<String>,
     rest: String,
+    without_workdir: bool,
 }
 
 impl Policy {
@@ -38,6 +39,12 @@ impl Policy {
         Self::offline()
             .host("origin.test", &["127.0.0.1"])
             .rule("origin", "origin.test", port)
+    }
+
+    /// Without the working directory.
+    pub fn without_workdir(mut self) -> Self {
+        self.without_workdir = true;
+        self
     }
 
     /// One more path to read.
@@ -97,7 +104,8 @@ impl Policy {
     /// The document.
     pub fn text(&self) -> String {
         let mut text = format!(
-            "version: 1\nfilesystem_policy:\n  include_workdir: true\n  read_only: [{}]\n  read_write: [{}]\n",
+            "version: 1\nfilesystem_policy:\n  include_workdir: {}\n  read_only: [{}]\n  read_write: [{}]\n",
+            !self.without_workdir,
             self.read_only.join(", "),
             self.read_write.join(", ")
         );

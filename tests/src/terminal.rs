@@ -3,15 +3,16 @@
 use crate::gathered::Gathered;
 use crate::run::{Run, end_of};
 use crate::wait::LONG;
-use nix::fcntl::{FcntlArg, FdFlag, fcntl};
+use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::pty::{Winsize, openpty};
+use nix::pty::{grantpt, posix_openpt, ptsname_r, unlockpt};
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::{Pid, ttyname};
-use std::fs::File;
+use nix::unistd::Pid;
+use std::fs::{File, OpenOptions};
 use std::io::{PipeReader, PipeWriter, Read, Write as _};
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::{Arc, mpsc};
 
@@ -29,33 +30,17 @@ pub struct Terminal {
 impl Terminal {
     /// Starts a run at a terminal of this size.
     pub fn start(run: Run<'_>, rows: u16, columns: u16) -> Self {
-        let size = Winsize {
-            ws_row: rows,
-            ws_col: columns,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let pair = openpty(&size, None).expect("open a terminal");
-        // A program that held the master would keep its own terminal from being hung up.
-        for end in [&pair.master, &pair.slave] {
-            fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("close on exec");
-        }
-        let line = ttyname(&pair.slave).expect("name the terminal");
+        let (master, line) = open();
+        set_size(&line, rows, columns);
+        let slave = side(&line);
         let mut command: Command = run.led_by(["setsid", "--ctty"]).describe();
-        let end = |what| {
-            Stdio::from(
-                pair.slave
-                    .try_clone()
-                    .unwrap_or_else(|e| panic!("{what}: {e}")),
-            )
-        };
+        let end = |what| Stdio::from(slave.try_clone().unwrap_or_else(|e| panic!("{what}: {e}")));
         command
             .stdin(end("stdin"))
             .stdout(end("stdout"))
             .stderr(end("stderr"));
         command.env("TERM", "xterm");
         let child = command.spawn().expect("start holdfast");
-        let master = File::from(pair.master);
         let (unwatched, watched) = std::io::pipe().expect("open a pipe");
         let master = Arc::new(master);
         let screen = Gathered::from(Screen {
@@ -96,25 +81,7 @@ impl Terminal {
 
     /// Changes the size; the kernel tells the foreground process group.
     pub fn resize(&self, rows: u16, columns: u16) {
-        let (rows, columns) = (rows.to_string(), columns.to_string());
-        let line = File::open(&self.line).expect("open the terminal's line");
-        let done = Command::new("stty")
-            .args(["rows", &rows, "columns", &columns])
-            .stdin(line)
-            .status()
-            .expect("run stty");
-        assert!(done.success(), "stty could not set the size");
-    }
-
-    /// The terminal's settings, as `stty -a` says them.
-    pub fn settings(&self) -> String {
-        let line = File::open(&self.line).expect("open the terminal's line");
-        let said = Command::new("stty")
-            .arg("-a")
-            .stdin(line)
-            .output()
-            .expect("run stty");
-        String::from_utf8_lossy(&said.stdout).into_owned()
+        set_size(&self.line, rows, columns);
     }
 
     /// Waits for the end of the run.
@@ -144,6 +111,41 @@ impl Terminal {
         drop(master);
         end
     }
+}
+
+/// A terminal whose master no child inherits: it hangs up when we let go of it.
+fn open() -> (File, PathBuf) {
+    let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
+    let master = posix_openpt(flags).expect("open a terminal");
+    grantpt(&master).expect("grant the terminal");
+    unlockpt(&master).expect("unlock the terminal");
+    let line = ptsname_r(&master).expect("name the terminal");
+    let master = master
+        .as_fd()
+        .try_clone_to_owned()
+        .expect("duplicate the master");
+    (File::from(master), line.into())
+}
+
+/// The side of the program, without becoming our own controlling terminal.
+fn side(line: &Path) -> File {
+    let flags = OFlag::O_NOCTTY.bits();
+    let opened = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(flags)
+        .open(line);
+    opened.expect("open the terminal's line")
+}
+
+fn set_size(line: &Path, rows: u16, columns: u16) {
+    let (rows, columns) = (rows.to_string(), columns.to_string());
+    let done = Command::new("stty")
+        .args(["rows", &rows, "columns", &columns])
+        .stdin(side(line))
+        .status()
+        .expect("run stty");
+    assert!(done.success(), "stty could not set the size");
 }
 
 /// The reading side of a terminal, which lets go of it when nobody watches any more: a terminal hangs up with its last descriptor.

@@ -222,12 +222,11 @@ fn no_capability_no_new_privileges_one_filter() {
             area.caller().is_root(),
             "{done}"
         );
+        // Signals 32 and 33 belong to libc, which ignores them for what `posix_spawn` starts.
+        let libcs = 0b11 << 31;
         for (mask, what) in [("SigIgn", "ignored"), ("SigBlk", "blocked")] {
-            assert_eq!(
-                u64::from_str_radix(&value(mask), 16),
-                Ok(0),
-                "{what} signals: {done}"
-            );
+            let mask = u64::from_str_radix(&value(mask), 16).expect("a mask");
+            assert_eq!(mask & !libcs, 0, "{what} signals: {done}");
         }
     }
 }
@@ -343,9 +342,11 @@ fn a_fork_storm_meets_its_limit_and_the_sandbox_stays_usable() {
         let done = Run::new(&area, &policy)
             .command([python.as_os_str(), "-c".as_ref(), STORM.as_ref()])
             .finish();
-        done.exited(0);
+        // The kernel does not count root's processes: then the policy cannot be kept, and that has to be said.
+        let kept = done.code() == Some(0) && done.text().contains("limit 11");
+        let refused = done.code() == Some(125) && done.stderr.contains("nproc");
         assert!(
-            done.text().contains("limit 11"),
+            kept || refused && area.caller().is_root(),
             "EAGAIN at the limit: {done}"
         );
         let uid = area.caller().uid();

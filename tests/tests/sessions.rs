@@ -348,7 +348,7 @@ fn the_working_directory_is_the_callers_or_the_one_that_was_given() {
             .option("/usr");
         assert_eq!(usr.command(["pwd"]).finish().text(), "/usr\n");
         for outside in ["/root", "/no/such/directory"] {
-            let run = Run::new(&area, &Policy::offline())
+            let run = Run::new(&area, &Policy::offline().without_workdir())
                 .option("--cwd")
                 .option(outside);
             let done = run.command(["pwd"]).finish();
@@ -401,7 +401,7 @@ fn limits_are_the_callers_or_the_policys_and_never_the_runtimes() {
         let policy =
             Policy::offline().with("process: {limits: {nofile: 77, nproc: 55, memory: 1g}}");
         let done = Run::new(&area, &policy)
-            .shell("ulimit -Sn; ulimit -Hn; ulimit -p 2>/dev/null || ulimit -u; ulimit -v")
+            .shell("ulimit -Sn; ulimit -Hn; ulimit -p 2>/dev/null || ulimit -u; ulimit -d")
             .finish();
         assert_eq!(done.text(), "77\n77\n55\n1048576\n", "{done}");
     }

@@ -51,7 +51,12 @@ fn control_c_interrupts_the_program_and_control_d_ends_its_input() {
         let (status, shown) = terminal.finish();
         assert_eq!(status.code(), Some(130), "{shown}");
 
-        let terminal = Terminal::start(at_terminal(&area).shell("cat; echo over; exit 2"), 24, 80);
+        let terminal = Terminal::start(
+            at_terminal(&area).shell("echo ready; cat; echo over; exit 2"),
+            24,
+            80,
+        );
+        terminal.expect("ready");
         terminal.send("typed\r");
         terminal.expect("typed");
         terminal.send("\x04");
