@@ -221,11 +221,11 @@ static int crowd(char **a) {
 
 static void nothing(int signal) { (void)signal; }
 
-// interrupted IP PORT TRIES RESTART: connects under a 1 ms timer whose handler does or does not restart calls.
+// interrupted IP PORT TRIES MS RESTART: connects under a timer whose handler does or does not restart calls.
 static int interrupted(char **a) {
     struct place to = place(a[0], a[1]);
-    struct sigaction act = {.sa_handler = nothing, .sa_flags = atoi(a[3]) ? SA_RESTART : 0};
-    struct itimerval every = {{0, 1000}, {0, 1000}};
+    struct sigaction act = {.sa_handler = nothing, .sa_flags = atoi(a[4]) ? SA_RESTART : 0};
+    struct itimerval every = {{0, atoi(a[3]) * 1000}, {0, atoi(a[3]) * 1000}};
     int good = 0, broken = 0, other = 0, tries = atoi(a[2]);
     sigaction(SIGALRM, &act, 0);
     setitimer(ITIMER_REAL, &every, 0);
@@ -276,6 +276,6 @@ static int descriptors(char **a) {
 const struct command attack_commands[] = {
     {"namespaces", 0, namespaces}, {"mounts", 0, mounts},       {"kernel", 0, kernel},           {"int80", 0, int80},
     {"x32", 0, x32},               {"strangers", 1, strangers}, {"kill", 2, send_signal},        {"identity", 0, identity},
-    {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 4, interrupted}, {"victims", 3, victims},
+    {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 5, interrupted}, {"victims", 3, victims},
     {"descriptors", 0, descriptors}, {0},
 };

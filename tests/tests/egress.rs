@@ -63,6 +63,55 @@ fn another_port_of_an_allowed_host_is_refused_and_sees_nobody() {
 }
 
 #[test]
+fn a_rule_for_every_port_captures_on_demand() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let (one, two) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        let policy = Policy::offline()
+            .host("origin.test", &[FOUR])
+            .host("other.test", &[FOUR])
+            .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
+            .rule("other", "other.test", one.port());
+        let (it, first, second) = (probe.display(), one.port(), two.port());
+        let done = Run::new(&area, &policy)
+            .shell(&format!(
+                "{it} talk origin.test {first} hello; {it} talk origin.test {second} hello; \
+                 {it} poll-connect origin.test {second} 5000; {it} connect other.test {second}"
+            ))
+            .finish();
+        assert_eq!(done.text().matches("head=hello").count(), 2, "{done}");
+        assert!(done.text().contains("so_error=ok"), "{done}");
+        assert_eq!(
+            done.about("other.test", second)[0].text("reason"),
+            "port_not_allowed",
+            "{done}"
+        );
+        assert_eq!(done.answer("connect"), "EACCES", "{done}");
+    }
+}
+
+#[test]
+fn a_rule_for_names_under_a_domain_is_none_for_the_domain() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let endpoint = format!("{{host: \"*.cdn.test\", port: {}}}", server.port());
+        let policy = Policy::offline()
+            .host("a.cdn.test", &[FOUR])
+            .host("a.b.cdn.test", &[FOUR])
+            .host("cdn.test", &[FOUR])
+            .rule_in_full("cdn", &endpoint, &[]);
+        let (it, port) = (probe.display(), server.port());
+        let line =
+            format!("for h in a.cdn.test a.b.cdn.test cdn.test; do {it} talk $h {port} x; done");
+        let done = Run::new(&area, &policy).shell(&line).finish();
+        assert_eq!(done.text().matches("connect=ok").count(), 1, "{done}");
+        assert_eq!(done.text().matches("name=unknown").count(), 2, "{done}");
+        assert_eq!(server.accepted(), 1, "{done}");
+    }
+}
+
+#[test]
 fn an_address_that_no_rule_names_is_refused_at_once_on_both_families() {
     if probe().is_none() {
         return;
@@ -372,7 +421,10 @@ fn signals_during_connect_are_the_programs_own_affair() {
     for area in everyone() {
         let server = tcp::echo(FOUR);
         let done = Run::new(&area, &Policy::origin(server.port()))
-            .attempt(&format!("interrupted origin.test {} 1000 0", server.port()))
+            .attempt(&format!(
+                "interrupted origin.test {} 1000 10 0",
+                server.port()
+            ))
             .finish();
         let number = |name| done.answer(name).parse::<u32>().expect("a number");
         // A signal that comes while the verdict is awaited interrupts the call, as it may outside; nothing else may happen.
@@ -394,7 +446,10 @@ fn a_connect_that_a_signal_restarts_succeeds() {
     for area in everyone() {
         let server = tcp::echo(FOUR);
         let done = Run::new(&area, &Policy::origin(server.port()))
-            .attempt(&format!("interrupted origin.test {} 1000 1", server.port()))
+            .attempt(&format!(
+                "interrupted origin.test {} 1000 1 1",
+                server.port()
+            ))
             .finish();
         assert_eq!(done.answer("good"), "1000", "{}", done.text());
         let denied = done

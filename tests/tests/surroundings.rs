@@ -1,0 +1,177 @@
+//! It works where the caller is, or says what is missing: never a run without its fence. (Promise 9.)
+
+use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::{Caller, Policy, Run, artefacts, caller, everyone, probe, skip};
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt as _;
+
+#[test]
+fn where_user_namespaces_are_forbidden_nothing_starts() {
+    for area in everyone().filter(|area| area.caller() == caller::ordinary()) {
+        // A namespace of the caller's own in which no further one may be made: what a hardened host looks like.
+        let line = "echo 0 >/proc/sys/user/max_user_namespaces && exec \"$@\"";
+        let hardened = [
+            "unshare",
+            "--user",
+            "--map-root-user",
+            "sh",
+            "-c",
+            line,
+            "sh",
+        ];
+        let done = Run::plain(&area, ["run"])
+            .under(hardened)
+            .shell("echo started")
+            .finish();
+        done.exited(125);
+        assert_eq!(done.text(), "", "{done}");
+        let said = done.stderr.to_lowercase();
+        assert!(
+            said.contains("namespace"),
+            "it names what is missing: {done}"
+        );
+        assert!(
+            said.contains("holdfast doctor"),
+            "and where to look: {done}"
+        );
+        let done = Run::plain(&area, ["doctor"]).under(hardened).finish();
+        assert_ne!(done.code(), Some(0), "{done}");
+        assert!(done.text().contains("max_user_namespaces"), "{done}");
+    }
+}
+
+#[test]
+fn inside_itself_it_says_why_not() {
+    for area in everyone() {
+        let program = artefacts::holdfast();
+        let policy = Policy::offline().read_only(program);
+        let done = Run::new(&area, &policy)
+            .command([
+                program.to_str().expect("text"),
+                "run",
+                "--",
+                "/bin/echo",
+                "started",
+            ])
+            .finish();
+        done.exited(125);
+        assert_eq!(done.text(), "", "{done}");
+        assert!(done.stderr.contains("namespace"), "{done}");
+    }
+}
+
+#[test]
+fn below_another_pid_and_mount_namespace_it_works() {
+    if !Caller::Myself.is_root() {
+        skip::skip(
+            "a container around the run",
+            "the tests run as an ordinary user",
+        );
+        return;
+    }
+    for area in everyone() {
+        let uid = area.caller().uid();
+        let become_caller =
+            format!("exec setpriv --reuid={uid} --regid={uid} --clear-groups \"$@\"");
+        let container = [
+            "unshare",
+            "--mount",
+            "--pid",
+            "--fork",
+            "--mount-proc",
+            "--ipc",
+            "--uts",
+        ];
+        let words = container
+            .into_iter()
+            .chain(["sh", "-c", &become_caller, "sh"]);
+        let done = Run::new(&area, &Policy::offline())
+            .as_root_first()
+            .under(words)
+            .shell("echo inside; exit 4")
+            .finish();
+        assert_eq!(done.exited(4).text(), "inside\n", "{done}");
+    }
+}
+
+#[test]
+fn closed_standard_descriptors_are_not_mistaken_for_others() {
+    for area in everyone() {
+        let line = "exec \"$@\" <&-";
+        let done = Run::new(&area, &Policy::offline())
+            .under(["sh", "-c", line, "sh"])
+            .shell("cat; echo out; echo err >&2; exit 3")
+            .finish();
+        done.exited(3);
+        assert_eq!((&*done.text(), &*done.stderr), ("out\n", "err\n"), "{done}");
+        let line = "exec \"$@\" >&- 2>&-";
+        let done = Run::new(&area, &Policy::offline())
+            .under(["sh", "-c", line, "sh"])
+            .shell("echo out; exit 3")
+            .finish();
+        assert_eq!(done.text(), "", "{done}");
+        assert!(done.code().is_some_and(|code| code != 0), "{done}");
+    }
+}
+
+#[test]
+fn few_descriptors_are_enough() {
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let Some(probe) = probe::probe() else { return };
+        let line = format!(
+            "{} talk origin.test {} hello",
+            probe.display(),
+            server.port()
+        );
+        let done = Run::new(&area, &Policy::origin(server.port()))
+            .under(["prlimit", "--nofile=64:64"])
+            .shell(&line)
+            .finish();
+        assert_eq!(done.answer("head"), "hello", "{done}");
+    }
+}
+
+#[test]
+fn long_and_strange_arguments_pass_as_they_are() {
+    for area in everyone() {
+        let long = "x".repeat(100 << 10);
+        let mut words = vec![
+            "sh",
+            "-c",
+            "for a; do echo ${#a}; done | sort | uniq -c",
+            "sh",
+        ];
+        words.extend([&*long; 10]);
+        let done = Run::new(&area, &Policy::offline()).command(words).finish();
+        let text = done.text();
+        let said: Vec<_> = text.split_whitespace().collect();
+        assert_eq!(said, ["10", &long.len().to_string()], "{}", done.stderr);
+
+        let strange = OsString::from_vec(b"\xff\xfe \t\n'\"$`\\".to_vec());
+        let printf: [OsString; 3] = ["printf".into(), "%s".into(), strange.clone()];
+        let done = Run::new(&area, &Policy::offline()).command(printf).finish();
+        assert_eq!(done.stdout, strange.into_vec(), "{done}");
+
+        let done = Run::new(&area, &Policy::offline())
+            .option("--env")
+            .option(OsString::from_vec(b"ODD=\xff\n=x".to_vec()))
+            .shell("printf %s \"$ODD\"")
+            .finish();
+        assert_eq!(done.stdout, b"\xff\n=x", "{done}");
+    }
+}
+
+#[test]
+fn a_strange_working_directory_is_one() {
+    for area in everyone() {
+        let strange = area.work().join("a b\u{fc}\"'$x\n");
+        area.directory(&strange);
+        let done = Run::new(&area, &Policy::offline())
+            .directory(&strange)
+            .shell("pwd; echo x >here")
+            .finish();
+        assert_eq!(done.text(), format!("{}\n", strange.display()), "{done}");
+        assert!(strange.join("here").exists(), "{done}");
+    }
+}
