@@ -11,7 +11,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::landlock;
-use holdfast_policy::{Account, Compatibility, Policy};
+use holdfast_policy::{Account, Compatibility, OnLinkLoss, Policy};
 use nix::unistd::{Gid, Uid};
 
 use view::{Access, View};
@@ -31,6 +31,8 @@ pub struct Fence {
     pub ports: Vec<u16>,
     /// Whether Landlock is in force.
     pub landlock: bool,
+    /// What becomes of the workload while the keeper is silent.
+    pub on_link_loss: OnLinkLoss,
 }
 
 /// What each workload process may use.
@@ -170,6 +172,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         },
         ports: policy.captured_ports().named.into_iter().collect(),
         landlock: host.landlock > 0,
+        on_link_loss: policy.on_link_loss(),
     })
 }
 

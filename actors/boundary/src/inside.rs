@@ -27,6 +27,7 @@ use holdfast_kernel::privilege::{
 };
 use holdfast_kernel::seccomp::{Answer, Filter};
 use holdfast_kernel::{Called, Error, landlock, sysctl};
+use holdfast_policy::OnLinkLoss;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, FromLauncher, Handoff};
@@ -46,6 +47,7 @@ pub(crate) struct Built {
     pub(crate) channel: Socket,
     pub(crate) listener: Arc<Listener>,
     pub(crate) ports: Vec<u16>,
+    pub(crate) on_link_loss: OnLinkLoss,
     pub(crate) evidence: v1::Evidence,
     pub(crate) steps: Vec<v1::Step>,
 }
@@ -121,6 +123,7 @@ fn build(fence: &Fence, keeper: &Socket) -> Result<Built, Broken> {
         channel,
         listener,
         ports: fence.ports.clone(),
+        on_link_loss: fence.on_link_loss,
         evidence,
         steps,
     })

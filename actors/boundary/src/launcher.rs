@@ -288,6 +288,16 @@ impl Processes {
                 }
                 true
             }
+            Ok(Some(Asked::Hold(hold))) => {
+                let signal = if hold.stopped {
+                    Signal::SIGSTOP
+                } else {
+                    Signal::SIGCONT
+                };
+                // Every process of this namespace but this one. None there is no error.
+                let _ = kill(Pid::from_raw(-1), signal);
+                true
+            }
             Ok(None) | Err(_) => true,
         }
     }

@@ -7,6 +7,7 @@ pub mod broker;
 pub mod fence;
 mod inside;
 mod launcher;
+mod loss;
 mod serve;
 mod service;
 mod sessions;

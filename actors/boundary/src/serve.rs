@@ -5,10 +5,11 @@ use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_actor::{Actor, Child, Clock, Dynamic, Fault, Me, Root, Seed, Tree};
 use holdfast_kernel::handoff::{self, Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error};
+use holdfast_policy::OnLinkLoss;
 use holdfast_wire::v1::boundary_server::BoundaryServer;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
@@ -21,6 +22,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::broker::{self, Counts, Ports, Waiting};
 use crate::inside::{Built, hand, listen_on};
+use crate::loss::{self, Heard};
 use crate::service::Service;
 use crate::sessions::{Reader, Sessions};
 use crate::tree;
@@ -123,8 +125,11 @@ async fn start(
                 evidence: built.evidence.clone(),
                 counts,
                 holder: Mutex::new(None),
+                heard: Heard::default(),
+                clock: Clock::tokio(),
                 readers,
             }),
+            on_link_loss: built.on_link_loss,
         },
     );
     tree.start(Seed::fresh(), |change: &holdfast_actor::Change| {
@@ -236,6 +241,7 @@ struct Link;
 struct LinkArguments {
     keeper: Arc<Socket>,
     service: Arc<Service>,
+    on_link_loss: OnLinkLoss,
 }
 
 impl Actor for Link {
@@ -244,6 +250,15 @@ impl Actor for Link {
     type State = ();
 
     async fn start(me: &Me<()>, arguments: LinkArguments) -> Result<(), Fault> {
+        let service = Arc::clone(&arguments.service);
+        if arguments.on_link_loss == OnLinkLoss::Freeze {
+            let sessions = Arc::clone(&service.sessions);
+            me.spawn(loss::freeze(
+                service.heard.clone(),
+                sessions,
+                me.clock().clone(),
+            ));
+        }
         let (dialled, connections) = mpsc::channel(MOST_DIALS);
         let keeper = Ready::reading(arguments.keeper)?;
         me.spawn(async move {
@@ -259,7 +274,7 @@ impl Actor for Link {
         me.spawn(async move {
             tonic::transport::Server::builder()
                 .add_service(
-                    BoundaryServer::from_arc(arguments.service)
+                    BoundaryServer::from_arc(service)
                         .max_decoding_message_size(MOST_BYTES)
                         .max_encoding_message_size(MOST_BYTES),
                 )

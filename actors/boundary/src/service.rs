@@ -4,13 +4,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use holdfast_actor::Dynamic;
+use holdfast_actor::{Clock, Dynamic};
 use holdfast_wire::v1::boundary_server::Boundary;
 use holdfast_wire::{handshake, v1};
 use parking_lot::Mutex;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::broker::Counts;
+use crate::loss::Heard;
 use crate::serve;
 use crate::sessions::{self, Input, Sessions};
 
@@ -20,6 +21,9 @@ pub(crate) struct Service {
     pub(crate) evidence: v1::Evidence,
     pub(crate) counts: Arc<Counts>,
     pub(crate) holder: Mutex<Option<u64>>,
+    /// When the keeper gave its last sign of life.
+    pub(crate) heard: Heard,
+    pub(crate) clock: Clock,
     /// The actors that read the sessions.
     pub(crate) readers: Dynamic,
 }
@@ -130,6 +134,7 @@ impl Boundary for Service {
     async fn beat(&self, _: Request<v1::Nothing>) -> Answer<v1::BeatReply> {
         use std::sync::atomic::Ordering::Relaxed;
         self.held()?;
+        self.heard.note(self.clock.now());
         let broker = v1::BrokerCounts {
             notifications: self.counts.notifications.load(Relaxed),
             denied: self.counts.denied.load(Relaxed),

@@ -161,6 +161,11 @@ impl Sessions {
             .await
     }
 
+    /// Stops every process of the sandbox, or lets them go on.
+    pub(crate) async fn hold(&self, stopped: bool) -> Result<()> {
+        self.ask(Ask::Hold(v1::Hold { stopped }), &[]).await
+    }
+
     /// The launcher has started, or not started, a session.
     pub(crate) fn answered(&self, session: u64, answer: Answer) {
         if let Some(waiting) = self.starting.lock().remove(&session) {

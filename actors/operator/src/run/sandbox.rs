@@ -18,7 +18,7 @@ use crate::failure::{Failure, Kind};
 pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
     let root = request.rootfs.clone().unwrap_or_else(|| PathBuf::from("/"));
     let host = Host::look(root, request.directory.clone(), request.workdir.clone());
-    fence::plan(&request.policy, &host).map_err(|unplanned| {
+    let planned = fence::plan(&request.policy, &host).map_err(|unplanned| {
         let kind = match unplanned {
             Unplanned::Missing(_) | Unplanned::Directory(_) | Unplanned::Root(_) => {
                 Kind::Unreadable
@@ -29,6 +29,10 @@ pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
             | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
         };
         Failure::new(kind, format!("start the sandbox: {unplanned}"))
+    });
+    planned.map(|fence| Fence {
+        on_link_loss: request.on_link_loss,
+        ..fence
     })
 }
 

@@ -1,0 +1,101 @@
+//! What becomes of the workload while the keeper is silent.
+//!
+//! ```text
+//!  Running ── no sign of life for 5 s ──> Frozen ── a sign of life ──> Running
+//! ```
+//!
+//! Only a policy that says `on_link_loss: freeze` stops the workload; otherwise it goes on computing, and its connections
+//! wait either way. Before the keeper's first sign of life nothing is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_actor::{Clock, Fault, Moment};
+use parking_lot::Mutex;
+
+use crate::sessions::Sessions;
+
+/// When the keeper was heard last.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Heard(Arc<Mutex<Option<Moment>>>);
+
+/// How the workload stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Workload {
+    Running,
+    Frozen,
+}
+
+impl Heard {
+    /// The keeper has been heard.
+    pub(crate) fn note(&self, now: Moment) {
+        *self.0.lock() = Some(now);
+    }
+
+    /// Whether the link is lost.
+    fn is_silent(&self, now: Moment) -> bool {
+        self.0.lock().is_some_and(|heard| now - heard > SILENCE)
+    }
+}
+
+impl Workload {
+    /// What it changes to, if it does.
+    fn step(self, silent: bool) -> Option<Self> {
+        match (self, silent) {
+            (Self::Running, true) => Some(Self::Frozen),
+            (Self::Frozen, false) => Some(Self::Running),
+            (Self::Running, false) | (Self::Frozen, true) => None,
+        }
+    }
+}
+
+/// Freezes the workload whenever the keeper is silent. Ends only with the launcher.
+pub(crate) async fn freeze(
+    heard: Heard,
+    sessions: Arc<Sessions>,
+    clock: Clock,
+) -> Result<(), Fault> {
+    let mut workload = Workload::Running;
+    let mut ticks = tokio::time::interval(TICK);
+    loop {
+        ticks.tick().await;
+        if let Some(next) = workload.step(heard.is_silent(clock.now())) {
+            sessions.hold(next == Workload::Frozen).await?;
+            workload = next;
+        }
+    }
+}
+
+/// A keeper that is silent for longer is lost: it is heard every second.
+const SILENCE: Duration = Duration::from_secs(5);
+
+/// How often it is looked after.
+const TICK: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_link_is_lost_when_the_keeper_is_silent_for_too_long_and_not_before() {
+        let heard = Heard::default();
+        let start = Clock::tokio().now();
+        assert!(
+            !heard.is_silent(start + Duration::from_mins(1)),
+            "it has not been heard yet"
+        );
+
+        heard.note(start);
+
+        assert!(!heard.is_silent(start + SILENCE));
+        assert!(heard.is_silent(start + SILENCE + TICK));
+    }
+
+    #[test]
+    fn the_workload_is_frozen_once_and_thawed_once() {
+        assert_eq!(Workload::Running.step(true), Some(Workload::Frozen));
+        assert_eq!(Workload::Frozen.step(true), None);
+        assert_eq!(Workload::Frozen.step(false), Some(Workload::Running));
+        assert_eq!(Workload::Running.step(false), None);
+    }
+}
