@@ -29,7 +29,9 @@ fn a_workload_that_is_to_be_frozen_stands_still_while_the_keeper_does() {
             .expect("the workload is below the run");
 
         run.signal(Signal::SIGSTOP);
-        until("the workload stands still", LONG, || state(shell) == Some('T'));
+        until("the workload stands still", LONG, || {
+            state(shell) == Some('T')
+        });
 
         run.signal(Signal::SIGCONT);
         until("the workload goes on", LONG, || state(shell) != Some('T'));

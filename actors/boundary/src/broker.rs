@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::listen::DOMAIN;
-use holdfast_kernel::look;
+use holdfast_kernel::look::{self, Thread};
 use holdfast_kernel::notify::{Call, Heard, Listener};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Error, Result};
@@ -32,7 +32,7 @@ use parking_lot::Mutex;
 use prost::Message;
 
 use self::caller::Subject;
-use crate::fence::calls;
+use crate::fence::calls::{self, Refusal};
 
 /// What the broker is born with; its parent keeps it, so that a new broker goes on where the old one stopped.
 #[derive(Clone, Debug)]
@@ -120,57 +120,69 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
 impl Broker {
     /// Answers a call, or says what has to be told to the keeper first.
     fn handle(&mut self, call: &Call) -> Result<Option<Told>> {
-        let counts = &self.arguments.counts;
-        counts.notifications.fetch_add(1, Ordering::Relaxed);
+        self.arguments
+            .counts
+            .notifications
+            .fetch_add(1, Ordering::Relaxed);
+        let thread = Thread::hold(call.tid);
         if let Some(refusal) = calls::refusal(call) {
-            let caller = Some(caller::caller(call.tid, self.arguments.launcher));
-            counts.denied.fetch_add(1, Ordering::Relaxed);
-            self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
-            if !self.arguments.proved.load(Ordering::Relaxed) {
-                return Ok(None);
-            }
-            return Ok(Some(Told::Refused(v1::Refused {
-                syscall: refusal.name.to_owned(),
-                detail: calls::detail(call, refusal.name),
-                errno: refusal.errno,
-                caller,
-            })));
+            return self.refuse(call, refusal, thread.ok().as_ref());
         }
-        match caller::subject(call) {
-            Ok(Subject::Stream {
+        if let Ok(thread) = thread
+            && let Ok(Subject::Stream {
                 cookie,
                 address,
                 blocking,
                 timeout,
-            }) if self.arguments.ports.concern(address) => {
-                let caller = caller::caller(call.tid, self.arguments.launcher);
-                // What has been read is the caller's only if the call still waits: a thread's number is used again.
-                if !self.listener.inner().is_pending(call.id) {
-                    self.answered(false);
-                    return Ok(None);
-                }
-                self.arguments
-                    .waiting
-                    .lock()
-                    .threads
-                    .insert(call.id, call.tid);
-                Ok(Some(Told::Attempt(v1::Attempt {
-                    id: call.id,
-                    cookie,
-                    address: octets(address.ip()),
-                    port: address.port().into(),
-                    blocking,
-                    timeout_us: timeout.map_or(0, micros),
-                    caller: Some(caller),
-                })))
+            }) = caller::subject(call, &thread)
+            && self.arguments.ports.concern(address)
+        {
+            let caller = Some(caller::caller(&thread, self.arguments.launcher));
+            // What has been read is the caller's only if the call still waits: a thread's number is used again.
+            if !self.listener.inner().is_pending(call.id) {
+                self.answered(false);
+                return Ok(None);
             }
-            // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is
-            // judged where it arrives.
-            Ok(_) | Err(_) => {
-                self.answered(self.listener.inner().let_go(call.id)?);
-                Ok(None)
-            }
+            self.arguments
+                .waiting
+                .lock()
+                .threads
+                .insert(call.id, call.tid);
+            return Ok(Some(Told::Attempt(v1::Attempt {
+                id: call.id,
+                cookie,
+                address: octets(address.ip()),
+                port: address.port().into(),
+                blocking,
+                timeout_us: timeout.map_or(0, micros),
+                caller,
+            })));
         }
+        // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is judged
+        // where it arrives.
+        self.answered(self.listener.inner().let_go(call.id)?);
+        Ok(None)
+    }
+
+    /// Refuses a call that no policy allows; the keeper is told, so that it leaves a record.
+    fn refuse(
+        &self,
+        call: &Call,
+        refusal: Refusal,
+        thread: Option<&Thread>,
+    ) -> Result<Option<Told>> {
+        let caller = thread.map(|thread| caller::caller(thread, self.arguments.launcher));
+        self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
+        self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
+        if !self.arguments.proved.load(Ordering::Relaxed) {
+            return Ok(None);
+        }
+        Ok(Some(Told::Refused(v1::Refused {
+            syscall: refusal.name.to_owned(),
+            detail: calls::detail(call, refusal.name),
+            errno: refusal.errno,
+            caller,
+        })))
     }
 
     /// Obeys a verdict.

@@ -33,18 +33,25 @@ pub enum Target {
     Other(u16),
 }
 
-/// The parent of a process and the time it was started at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Lineage {
-    /// The parent's process id, in the pid namespace of `/proc`.
-    pub parent: u32,
-    /// Clock ticks after boot: with the pid it names one process.
-    pub started: u64,
+/// A thread that waits in a call, held so that its number cannot come to mean another one.
+#[derive(Debug)]
+pub struct Thread {
+    tid: u32,
+    pidfd: OwnedFd,
 }
 
-impl Pinned {
-    /// Duplicates descriptor `number` of the thread `tid`.
-    pub fn pin(tid: u32, number: i32) -> Result<Self> {
+/// Where a process stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The process: the leader of the thread's group.
+    pub process: u32,
+    /// Its parent; 0 when that is outside the caller's pid namespace.
+    pub parent: u32,
+}
+
+impl Thread {
+    /// Takes hold of the thread `tid`.
+    pub fn hold(tid: u32) -> Result<Self> {
         let pidfd = open_pidfd(tid, true).or_else(|error| {
             // Before Linux 6.9 only a thread-group leader has a pidfd.
             if error.errno() == libc::EINVAL {
@@ -53,14 +60,43 @@ impl Pinned {
                 Err(error)
             }
         })?;
+        Ok(Self { tid, pidfd })
+    }
+
+    /// Duplicates its descriptor `number`.
+    pub fn pin(&self, number: i32) -> Result<Pinned> {
         // SAFETY: the call takes numbers only.
-        let answer = unsafe { libc::syscall(libc::SYS_pidfd_getfd, pidfd.as_raw_fd(), number, 0) };
+        let answer =
+            unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.pidfd.as_raw_fd(), number, 0) };
         let fd = answered("pidfd_getfd", answer)?;
         #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
         // SAFETY: the kernel has just made this descriptor for us alone.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        Ok(Pinned(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
     }
 
+    /// Its process and that one's parent: one call where the kernel has it (Linux 6.13), two files otherwise.
+    pub fn place(&self) -> Result<Place> {
+        let mut info = PidfdInfo {
+            mask: PIDFD_INFO_PID,
+            ..PidfdInfo::default()
+        };
+        // SAFETY: the kernel writes at most the size that the request's number carries, which is that of `info`.
+        let answer = unsafe { libc::ioctl(self.pidfd.as_raw_fd(), PIDFD_GET_INFO, &raw mut info) };
+        match answered("ioctl PIDFD_GET_INFO", answer.into()) {
+            Ok(_) => Ok(Place {
+                process: info.tgid,
+                parent: info.ppid,
+            }),
+            Err(error) if matches!(error.errno(), libc::ENOTTY | libc::EINVAL) => Ok(Place {
+                process: leader(self.tid)?,
+                parent: status_field(self.tid, "PPid:")?.parse().unwrap_or(0),
+            }),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Pinned {
     /// `SO_COOKIE`: names the socket for ever.
     pub fn cookie(&self) -> Result<u64> {
         self.option(libc::SO_COOKIE, 0u64)
@@ -130,25 +166,8 @@ pub fn executable(pid: u32) -> Result<String> {
     Ok(String::from_utf8_lossy(link.as_os_str().as_bytes()).into_owned())
 }
 
-/// The parent and the start of `pid`.
-pub fn lineage(pid: u32) -> Result<Lineage> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).called("read /proc/PID/stat")?;
-    // The second field is the name in parentheses, in which anything may stand; behind the last one there are numbers.
-    let fields = stat
-        .rsplit_once(')')
-        .map(|(_, fields)| fields)
-        .unwrap_or_default();
-    let mut fields = fields.split_ascii_whitespace();
-    let parent = fields.nth(1).and_then(|field| field.parse().ok());
-    let started = fields.nth(17).and_then(|field| field.parse().ok());
-    match (parent, started) {
-        (Some(parent), Some(started)) => Ok(Lineage { parent, started }),
-        _ => Err(Error::new("parse /proc/PID/stat", libc::EPROTO)),
-    }
-}
-
 /// The process that the thread `tid` belongs to.
-pub fn leader(tid: u32) -> Result<u32> {
+fn leader(tid: u32) -> Result<u32> {
     status_field(tid, "Tgid:").and_then(|value| {
         value
             .parse()
@@ -199,6 +218,23 @@ fn parse(bytes: &[u8]) -> Option<Target> {
     }
 }
 
+/// The first version of `struct pidfd_info` (`linux/pidfd.h`).
+#[repr(C)]
+#[derive(Default)]
+struct PidfdInfo {
+    mask: u64,
+    cgroup: u64,
+    pid: u32,
+    tgid: u32,
+    ppid: u32,
+    ids: [u32; 8],
+    exit_code: i32,
+}
+
+const PIDFD_INFO_PID: u64 = 1;
+/// `_IOWR(0xFF, 11, struct pidfd_info)`.
+const PIDFD_GET_INFO: libc::Ioctl = libc::_IOWR::<PidfdInfo>(0xff, 11);
+
 #[cfg(test)]
 mod tests {
     use std::net::{TcpListener, TcpStream};
@@ -213,11 +249,9 @@ mod tests {
             .set_write_timeout(Some(Duration::from_millis(1500)))
             .expect("set");
 
-        let pinned = Pinned::pin(
-            nix::unistd::gettid().as_raw().unsigned_abs(),
-            stream.as_raw_fd(),
-        )
-        .expect("pin");
+        let pinned = Thread::hold(nix::unistd::gettid().as_raw().unsigned_abs())
+            .and_then(|thread| thread.pin(stream.as_raw_fd()))
+            .expect("pin");
 
         let own = Pinned(stream.try_clone().expect("clone").into());
         assert_eq!(
@@ -256,11 +290,26 @@ mod tests {
     }
 
     #[test]
-    fn the_lineage_of_a_process_is_its_parent_and_its_start() {
-        let own = lineage(std::process::id()).expect("own");
+    fn a_thread_knows_its_process_and_that_ones_parent() {
+        let place = std::thread::spawn(|| {
+            let tid = nix::unistd::gettid().as_raw().unsigned_abs();
+            (
+                tid,
+                Thread::hold(tid)
+                    .and_then(|thread| thread.place())
+                    .expect("place"),
+            )
+        });
+        let (tid, place) = place.join().expect("join");
 
-        assert_eq!(own.parent, std::os::unix::process::parent_id());
-        assert!(own.started > 0);
+        assert_ne!(tid, std::process::id());
+        assert_eq!(place.process, std::process::id());
+        assert_eq!(place.parent, std::os::unix::process::parent_id());
+        let parent = status_field(std::process::id(), "PPid:")
+            .expect("status")
+            .parse()
+            .ok();
+        assert_eq!(parent, Some(place.parent), "both ways say the same");
         assert!(
             executable(std::process::id())
                 .expect("exe")

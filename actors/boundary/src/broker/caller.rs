@@ -4,7 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use holdfast_kernel::Error;
-use holdfast_kernel::look::{self, Pinned, Target};
+use holdfast_kernel::look::{self, Target, Thread};
 use holdfast_kernel::notify::Call;
 use holdfast_wire::v1;
 
@@ -29,7 +29,7 @@ pub(crate) enum Subject {
 }
 
 /// Finds out what a `connect` is about. An error means that the caller cannot be looked at, or is gone.
-pub(crate) fn subject(call: &Call) -> Result<Subject, Error> {
+pub(crate) fn subject(call: &Call, thread: &Thread) -> Result<Subject, Error> {
     let [number, address, length, ..] = call.arguments;
     let Target::Inet(address) = look::target(call.tid, address, length)? else {
         return Ok(Subject::Local);
@@ -38,7 +38,7 @@ pub(crate) fn subject(call: &Call) -> Result<Subject, Error> {
         clippy::cast_possible_truncation,
         reason = "the kernel takes a descriptor as an int"
     )]
-    let socket = Pinned::pin(call.tid, number as i32)?;
+    let socket = thread.pin(number as i32)?;
     if socket.protocol()? != libc::IPPROTO_TCP {
         return Ok(Subject::Local);
     }
@@ -56,37 +56,36 @@ pub(crate) fn subject(call: &Call) -> Result<Subject, Error> {
     })
 }
 
-/// Finds out who the thread `tid` is. It is unobservable if it or one of its ancestors, up to the process `launcher`,
-/// cannot be looked at: what an unknown parent has made of its child is not known either.
-pub(crate) fn caller(tid: u32, launcher: u32) -> v1::Caller {
-    let unobserved = v1::Caller {
-        pid: tid,
-        ..v1::Caller::default()
+/// Finds out who made a call. It is unobservable if its program or that of one of its ancestors, up to the process
+/// `launcher`, cannot be looked at: what an unknown parent has made of its child is not known either.
+pub(crate) fn caller(thread: &Thread, launcher: u32) -> v1::Caller {
+    let mut caller = v1::Caller::default();
+    let Ok(mut place) = thread.place() else {
+        return caller;
     };
-    let Ok(executable) = look::executable(tid) else {
-        return unobserved;
+    caller.pid = place.process;
+    let Ok(executable) = look::executable(place.process) else {
+        return caller;
     };
     let mut ancestors = Vec::new();
-    let mut pid = tid;
-    for _ in 0..MAX_ANCESTORS {
-        let Ok(lineage) = look::lineage(pid) else {
-            return unobserved;
+    while place.parent > 1 && place.parent != launcher {
+        let parent = Thread::hold(place.parent).and_then(|thread| thread.place());
+        let (Ok(parent), Ok(ancestor), true) = (
+            parent,
+            look::executable(place.parent),
+            ancestors.len() < MAX_ANCESTORS,
+        ) else {
+            return caller;
         };
-        pid = lineage.parent;
-        if pid == launcher || pid <= 1 {
-            return v1::Caller {
-                observed: true,
-                executable,
-                ancestors,
-                pid: tid,
-            };
-        }
-        match look::executable(pid) {
-            Ok(ancestor) => ancestors.push(ancestor),
-            Err(_) => return unobserved,
-        }
+        ancestors.push(ancestor);
+        place = parent;
     }
-    unobserved
+    v1::Caller {
+        observed: true,
+        executable,
+        ancestors,
+        ..caller
+    }
 }
 
 /// Whether `address` is the sandbox itself, whatever a policy says.

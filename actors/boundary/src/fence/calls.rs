@@ -38,30 +38,22 @@ pub(crate) fn refusal(call: &Call) -> Option<Refusal> {
     if call.number == libc::SYS_connect {
         return None;
     }
-    let errno = |errno| {
-        if call.number == libc::SYS_socket {
-            socket_errno(call)
-        } else {
-            errno
-        }
-    };
     let always = ALWAYS
         .iter()
-        .map(|(number, name, errno)| (number, name, errno));
+        .map(|(number, name, errno)| (*number, *name, *errno));
     let sometimes = SOMETIMES
         .iter()
-        .map(|(number, name, errno, _)| (number, name, errno));
-    always
+        .map(|(number, name, errno, _)| (*number, *name, *errno));
+    let found = always
         .chain(sometimes)
-        .find(|(number, _, _)| **number == call.number)
-        .map(|(_, name, own)| Refusal {
-            name,
-            errno: errno(*own),
-        })
-        .or(Some(Refusal {
-            name: "unknown",
-            errno: libc::EPERM,
-        }))
+        .find(|(number, _, _)| *number == call.number);
+    let (_, name, errno) = found.unwrap_or((call.number, "unknown", libc::EPERM));
+    let errno = if call.number == libc::SYS_socket {
+        socket_errno(call)
+    } else {
+        errno
+    };
+    Some(Refusal { name, errno })
 }
 
 /// The call with the arguments that made it refusable, for people.
