@@ -84,6 +84,8 @@ pub struct Ports {
 struct Broker {
     listener: Ready<Arc<Listener>>,
     lane: Ready<Arc<Socket>>,
+    /// How many races the keeper has been told of.
+    told: u64,
     arguments: Arguments,
 }
 
@@ -92,6 +94,7 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
     let mut broker = Broker {
         listener: Ready::reading(Arc::clone(&arguments.listener))?,
         lane: Ready::new(Arc::clone(&arguments.lane))?,
+        told: arguments.counts.races.load(Ordering::Relaxed),
         arguments,
     };
     let mut patrol = tokio::time::interval(PATROL);
@@ -237,6 +240,13 @@ impl Broker {
             waiting.threads.remove(&id);
             self.answered(listener.interrupt(id)?);
             told.push(Told::Gone(v1::Gone { id }));
+        }
+        drop(waiting);
+        let races = self.arguments.counts.races.load(Ordering::Relaxed);
+        if races > self.told {
+            let counts = [("connect/ENOENT".to_owned(), races - self.told)].into();
+            told.push(Told::Races(v1::Races { counts }));
+            self.told = races;
         }
         Ok(told)
     }

@@ -179,7 +179,11 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
 fn plan_view(policy: &Policy, host: &Host) -> View {
     let mut view = View::of(&host.root);
     match policy.filesystem() {
-        None => view.show_everything(Access::Write),
+        None => {
+            view.show_everything(Access::Write);
+            // It may be where the sandbox has files of its own, such as below /tmp.
+            view.show(&host.workdir, Access::Write);
+        }
         Some(files) => {
             for path in &files.read_only {
                 view.show(path, Access::Read);
@@ -187,9 +191,12 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
             for path in &files.read_write {
                 view.show(path, Access::Write);
             }
-            // The root as a working directory would open everything, which no default may do.
-            if files.include_workdir && host.workdir != Path::new("/") {
-                view.show(&host.workdir, Access::Write);
+            // The root as a working directory would open everything, which no default may do; and a directory that is
+            // listed read-only stays so.
+            let workdir = &host.workdir;
+            let listed = files.read_only.contains(workdir) || workdir == Path::new("/");
+            if files.include_workdir && !listed {
+                view.show(workdir, Access::Write);
             }
         }
     }

@@ -65,7 +65,8 @@ pub(crate) fn run(fence: &Fence, clone3: bool, boundary: Socket) -> i32 {
 /// What serving needs.
 struct Launcher<'a> {
     fence: &'a Fence,
-    rules: Rules,
+    /// None where the kernel has no Landlock.
+    rules: Option<Rules>,
     boundary: Socket,
 }
 
@@ -102,13 +103,13 @@ fn prepare(
     clone3: bool,
     boundary: &Socket,
     mut steps: Steps,
-) -> Result<Rules, Broken> {
+) -> Result<Option<Rules>, Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     steps.mark("");
     retitle("holdfast launcher").map_err(broken("hide its command line"))?;
     build::enter(&fence.view, fence.as_root)?;
     steps.mark("mount the view");
-    let rules = build::rules(&fence.view)?;
+    let rules = build::rules(fence)?;
     steps.mark("build the Landlock rules");
     bound_to(Capabilities::NONE).map_err(broken("lay down capabilities"))?;
     if let Some((uid, gid)) = fence.user {
@@ -144,14 +145,8 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         return 125;
     };
     let mut kept = vec![0, 1, 2];
-    kept.extend(
-        [
-            launcher.boundary.as_fd(),
-            signals.as_fd(),
-            launcher.rules.as_fd(),
-        ]
-        .map(|fd| fd.as_raw_fd()),
-    );
+    kept.extend([launcher.boundary.as_fd(), signals.as_fd()].map(|fd| fd.as_raw_fd()));
+    kept.extend(launcher.rules.iter().map(|rules| rules.as_fd().as_raw_fd()));
     kept.sort_unstable();
     if close_all_but(&kept).is_err() || proof::run(launcher).is_err() {
         return 125;

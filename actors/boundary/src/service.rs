@@ -142,7 +142,6 @@ impl Boundary for Service {
         };
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
-            ..v1::BeatReply::default()
         }))
     }
 }

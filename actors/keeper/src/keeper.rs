@@ -89,7 +89,7 @@ impl Keeper {
 
     /// Starts a program in the sandbox.
     pub async fn launch(&self, program: Program) -> Result<Session, NotStarted> {
-        self.launcher.launch(String::new(), program).await
+        self.launcher.launch(program).await
     }
 
     /// Waits until the keeper gives up, and says why.

@@ -95,15 +95,10 @@ pub(crate) struct Launcher {
 
 impl Launcher {
     /// Starts `program`; its session has an actor of its own.
-    pub(crate) async fn launch(
-        &self,
-        request: String,
-        program: Program,
-    ) -> Result<Session, NotStarted> {
+    pub(crate) async fn launch(&self, program: Program) -> Result<Session, NotStarted> {
         let mut control = self.control.clone();
         let size = program.terminal.map(wire_size);
         let asked = v1::LaunchRequest {
-            request,
             program: Some(v1::Program {
                 arguments: program.arguments,
                 environment: program.environment,

@@ -5,7 +5,6 @@
 
 use std::fmt::Write;
 use std::fs;
-use std::mem::size_of;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 
@@ -56,32 +55,14 @@ pub fn fork(namespaces: CloneFlags) -> Result<Forked> {
     } else {
         libc::CLONE_CHILD_SETTID | libc::CLONE_CHILD_CLEARTID
     };
-    #[expect(clippy::cast_sign_loss, reason = "flags are bits")]
-    let flags = (namespaces.bits() | libc::CLONE_PIDFD | settid) as u64;
-    let arguments = libc::clone_args {
-        flags,
-        pidfd: &raw mut pidfd as u64,
-        child_tid: tid,
-        parent_tid: 0,
-        exit_signal: libc::SIGCHLD as u64,
-        stack: 0,
-        stack_size: 0,
-        tls: 0,
-        set_tid: 0,
-        set_tid_size: 0,
-        cgroup: 0,
-    };
+    let flags = namespaces.bits() | libc::CLONE_PIDFD | settid | libc::SIGCHLD;
+    // The old call and not `clone3`: a filter may have to refuse that one, because it hides its flags in memory.
+    //
     // SAFETY: without CLONE_VM the child runs on a copy of this stack, and with one thread (asserted) no lock of another
-    // thread stays locked in it. The kernel reads `arguments` and writes a descriptor to `pidfd`, both of which live
-    // here; `child_tid` is where the C library keeps the thread id of this very thread.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw const arguments,
-            size_of::<libc::clone_args>(),
-        )
-    };
-    match answered("clone3", answer)? {
+    // thread stays locked in it. The kernel writes a descriptor to `pidfd`, which lives here. `tid` is where the C library
+    // keeps the id of this very thread; architectures take it as fourth or fifth argument, and the other one is ignored.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, tid, tid) };
+    match answered("clone", answer)? {
         0 => Ok(Forked::Child),
         pid => {
             // SAFETY: CLONE_PIDFD wrote a new descriptor that nobody else owns.

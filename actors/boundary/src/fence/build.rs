@@ -12,8 +12,8 @@ use holdfast_kernel::landlock::{Builder, Grant, Rules};
 use holdfast_kernel::mount::{Limits, bind, enter_root, make_private, make_read_only, mount_new};
 use nix::mount::MsFlags;
 
-use super::Broken;
 use super::view::{Access, DEVICES, View};
+use super::{Broken, Fence};
 
 /// Mounts the view and makes it the root of this process.
 pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
@@ -43,8 +43,12 @@ pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
         .map_err(|error| Broken::new("make the view's root read-only", "/", &error))
 }
 
-/// The rules that say once more, by Landlock, what the mounts say.
-pub(crate) fn rules(view: &View) -> Result<Rules, Broken> {
+/// The rules that say once more, by Landlock, what the mounts say; none where the kernel has no Landlock.
+pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
+    if !fence.landlock {
+        return Ok(None);
+    }
+    let view = &fence.view;
     let start =
         Builder::new().map_err(|error| Broken::new("start the Landlock rules", "", &error))?;
     let own = [
@@ -73,6 +77,7 @@ pub(crate) fn rules(view: &View) -> Result<Rules, Broken> {
                 .map_err(|error| Broken::new("add a Landlock rule", path, &error))
         })?
         .finish()
+        .map(Some)
         .map_err(|error| Broken::new("finish the Landlock rules", "", &error))
 }
 

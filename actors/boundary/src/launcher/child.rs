@@ -99,10 +99,9 @@ pub(super) fn confine(
             (copy()?, copy()?, copy()?)
         }
     };
-    launcher
-        .rules
-        .restrict()
-        .map_err(step("apply the Landlock rules"))?;
+    if let Some(rules) = &launcher.rules {
+        rules.restrict().map_err(step("apply the Landlock rules"))?;
+    }
     take_standard(stdin, stdout, stderr, report).map_err(step("take its descriptors"))?;
     set_limits(&launcher.fence.limits).map_err(step("set process.limits"))?;
     reset_signals().map_err(step("reset signals"))
