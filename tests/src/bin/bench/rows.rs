@@ -5,6 +5,7 @@ use crate::table::{Table, middle};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::now;
 use holdfast_tests::{Area, Caller, Policy, Run, artefacts};
+use std::collections::BTreeMap;
 use std::process::Command;
 
 /// Runs of a thing that is measured as a whole.
@@ -55,6 +56,37 @@ pub(crate) fn start(table: &mut Table) {
         middle(native),
         middle(confined),
     );
+    for (step, micros) in steps(&area) {
+        table.alone(&format!("… {step}"), "µs", micros);
+    }
+}
+
+/// What each step of the fence took, in order, as the run itself tells it.
+fn steps(area: &Area) -> Vec<(String, f64)> {
+    let mut order: Vec<String> = Vec::new();
+    let mut took: BTreeMap<String, Vec<f64>> = BTreeMap::new();
+    for _ in 0..RUNS {
+        let done = Run::new(area, &Policy::offline())
+            .option("--log-level=info")
+            .option("--log-format=json")
+            .command(["/bin/true"])
+            .finish();
+        for line in done.stderr.lines() {
+            let line: serde_json::Value = serde_json::from_str(line).unwrap_or_default();
+            let Some((step, micros)) = line["step"].as_str().zip(line["micros"].as_f64()) else {
+                continue;
+            };
+            if !took.contains_key(step) {
+                order.push(step.to_owned());
+            }
+            took.entry(step.to_owned()).or_default().push(micros);
+        }
+    }
+    let with_middle = |step: String| {
+        let micros = middle(took.remove(&step).unwrap_or_default());
+        (step, micros)
+    };
+    order.into_iter().map(with_middle).collect()
 }
 
 /// Connect and close.
