@@ -17,8 +17,7 @@ const STUBBORN: &str = "\
     (setsid sleep 600 &) & \
     nohup sleep 600 >/dev/null 2>&1 & \
     mkdir -p /tmp/x /dev/shm/x; echo x >/tmp/x/y; echo x >/dev/shm/x/y; \
-    for n in net mnt pid user ipc uts; do echo ns $(readlink /proc/self/ns/$n); done; \
-    echo ready; ";
+    for n in net mnt pid user ipc uts; do echo ns $(readlink /proc/self/ns/$n); done; ";
 
 /// What there was of a run while it lived.
 struct Witness {
@@ -33,6 +32,7 @@ impl Witness {
         let run = Run::new(area, policy)
             .marked(&mark)
             .shell(&format!("{STUBBORN}{last}"))
+            .held_input()
             .start();
         let text = run.expect("ready\n");
         let namespaces = text
@@ -94,7 +94,9 @@ fn own_namespaces() -> Vec<String> {
 #[test]
 fn after_a_normal_end_nothing_is_left() {
     for area in everyone() {
-        let (witness, run) = Witness::start(&area, &Policy::offline(), "exit 3");
+        let (witness, mut run) =
+            Witness::start(&area, &Policy::offline(), "echo ready; read x; exit 3");
+        run.end_input();
         run.finish().exited(3);
         witness.nothing_is_left(&area);
     }
@@ -110,7 +112,7 @@ fn after_a_signal_nothing_is_left() {
             Signal::SIGQUIT,
         ] {
             // The session's own process heeds signals again; what it started does not.
-            let last = "trap - TERM INT HUP; exec sleep 600";
+            let last = "trap - TERM INT HUP; echo ready; exec sleep 600";
             let (witness, run) = Witness::start(&area, &Policy::offline(), last);
             run.signal(signal);
             let done = run.finish();
@@ -123,7 +125,11 @@ fn after_a_signal_nothing_is_left() {
 #[test]
 fn a_program_that_ignores_sigterm_is_ended_by_the_second_one() {
     for area in everyone() {
-        let (witness, run) = Witness::start(&area, &Policy::offline(), "while :; do sleep 1; done");
+        let (witness, run) = Witness::start(
+            &area,
+            &Policy::offline(),
+            "echo ready; while :; do sleep 1; done",
+        );
         run.signal(Signal::SIGTERM);
         let pid = run.pid();
         let impatient = std::thread::spawn(move || {
@@ -143,7 +149,7 @@ fn a_program_that_ignores_sigterm_is_ended_by_the_second_one() {
 #[test]
 fn after_the_death_of_holdfast_nothing_is_left() {
     for area in everyone() {
-        let (witness, run) = Witness::start(&area, &Policy::offline(), "sleep 600");
+        let (witness, run) = Witness::start(&area, &Policy::offline(), "echo ready; sleep 600");
         run.signal(Signal::SIGKILL);
         witness.nothing_is_left(&area);
     }
@@ -154,7 +160,7 @@ fn after_the_death_of_any_of_our_processes_nothing_is_left() {
     for area in everyone() {
         // Boundary and launcher: the first two below holdfast.
         for victim in 0..2 {
-            let (witness, run) = Witness::start(&area, &Policy::offline(), "sleep 600");
+            let (witness, run) = Witness::start(&area, &Policy::offline(), "echo ready; sleep 600");
             let pids: Vec<i32> = witness.processes.iter().copied().collect();
             kill(Pid::from_raw(pids[victim]), Signal::SIGKILL).expect("kill it");
             let done = run.finish();
