@@ -107,6 +107,12 @@ impl Pinned {
         self.option(libc::SO_PROTOCOL, 0i32)
     }
 
+    /// Whether a TCP socket is neither connected nor about to be: a `connect` on it begins something new.
+    pub fn is_unconnected(&self) -> Result<bool> {
+        let state: u8 = self.read_option(libc::IPPROTO_TCP, libc::TCP_INFO, 0)?;
+        Ok(state == TCP_CLOSE)
+    }
+
     /// Whether calls on the socket wait.
     pub fn is_blocking(&self) -> Result<bool> {
         let flags = fcntl(self.0.as_fd(), FcntlArg::F_GETFL).called("fcntl F_GETFL")?;
@@ -122,7 +128,16 @@ impl Pinned {
         Ok((micros > 0).then(|| Duration::from_micros(micros)))
     }
 
-    fn option<T: Copy>(&self, name: libc::c_int, mut value: T) -> Result<T> {
+    fn option<T: Copy>(&self, name: libc::c_int, value: T) -> Result<T> {
+        self.read_option(libc::SOL_SOCKET, name, value)
+    }
+
+    fn read_option<T: Copy>(
+        &self,
+        level: libc::c_int,
+        name: libc::c_int,
+        mut value: T,
+    ) -> Result<T> {
         #[expect(
             clippy::cast_possible_truncation,
             reason = "a number has at most 8 bytes"
@@ -132,7 +147,7 @@ impl Pinned {
         let answer = unsafe {
             libc::getsockopt(
                 self.0.as_raw_fd(),
-                libc::SOL_SOCKET,
+                level,
                 name,
                 (&raw mut value).cast(),
                 &raw mut length,
@@ -231,6 +246,9 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
+/// The first member of `struct tcp_info` of a socket without a connection (`net/tcp_states.h`).
+const TCP_CLOSE: u8 = 7;
+
 const PIDFD_INFO_PID: u64 = 1;
 /// `_IOWR(0xFF, 11, struct pidfd_info)`.
 const PIDFD_GET_INFO: libc::Ioctl = libc::_IOWR::<PidfdInfo>(0xff, 11);
@@ -264,6 +282,27 @@ mod tests {
         assert!(!pinned.is_blocking().expect("flags"));
         let timeout = pinned.send_timeout().expect("timeout").expect("is set");
         assert!((1500..1600).contains(&timeout.as_millis()));
+    }
+
+    #[test]
+    fn a_connected_socket_begins_nothing_new() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
+        let address = listener.local_addr().expect("address");
+        let socket = |stream: &TcpStream| Pinned(stream.try_clone().expect("clone").into());
+        let fresh = nix::sys::socket::socket(
+            nix::sys::socket::AddressFamily::Inet,
+            nix::sys::socket::SockType::Stream,
+            nix::sys::socket::SockFlag::empty(),
+            None,
+        );
+
+        assert!(
+            Pinned(fresh.expect("socket"))
+                .is_unconnected()
+                .expect("state")
+        );
+        let stream = TcpStream::connect(address).expect("connect");
+        assert!(!socket(&stream).is_unconnected().expect("state"));
     }
 
     #[test]

@@ -39,7 +39,8 @@ pub(crate) fn subject(call: &Call, thread: &Thread) -> Result<Subject, Error> {
         reason = "the kernel takes a descriptor as an int"
     )]
     let socket = thread.pin(number as i32)?;
-    if socket.protocol()? != libc::IPPROTO_TCP {
+    // A call that a signal interrupted is made again, and some programs poll by it: the first one was judged.
+    if socket.protocol()? != libc::IPPROTO_TCP || !socket.is_unconnected()? {
         return Ok(Subject::Local);
     }
     let blocking = socket.is_blocking()?;
