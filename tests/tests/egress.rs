@@ -91,6 +91,30 @@ fn a_rule_for_every_port_captures_on_demand() {
 }
 
 #[test]
+fn a_name_with_several_addresses_is_reached_at_one_that_answers() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let policy = Policy::offline()
+            .host("origin.test", &["127.0.0.2", "127.0.0.3", FOUR])
+            .rule("origin", "origin.test", server.port());
+        let done = Run::new(&area, &policy)
+            .attempt(&format!("talk origin.test {} hello", server.port()))
+            .finish();
+        assert_eq!(done.answer("head"), "hello", "{done}");
+        let records = done.about("origin.test", server.port());
+        assert_eq!(records.len(), 1, "{done}");
+        assert_eq!(
+            records[0].text("dialled"),
+            FOUR,
+            "the one that answered: {done}"
+        );
+    }
+}
+
+#[test]
 fn a_rule_for_names_under_a_domain_is_none_for_the_domain() {
     let Some(probe) = probe() else { return };
     for area in everyone() {
@@ -131,6 +155,14 @@ fn an_address_that_no_rule_names_is_refused_at_once_on_both_families() {
                     .finish();
                 assert_eq!(done.answer("connect"), "EACCES", "{ip}: {done}");
                 assert_eq!(done.about(ip, port).len(), 1, "{ip}: {done}");
+                let done = Run::new(&area, &Policy::origin(server.port()))
+                    .attempt(&format!("poll-connect {ip} {port} 5000"))
+                    .finish();
+                assert_eq!(
+                    done.answer("connect"),
+                    "EACCES",
+                    "without blocking, {ip}: {done}"
+                );
             }
         }
     }

@@ -257,6 +257,41 @@ fn resolv_conf_is_readable_and_names_a_server_that_answers() {
 }
 
 #[test]
+fn links_at_the_top_and_to_resolv_conf_lead_where_they_did() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        // As distributions have it: `/bin` is a link, and `resolv.conf` leads into `/run`, which the policy does not list.
+        let root = area.directory(&area.root().join("linked-root"));
+        area.directory(&root.join("usr"));
+        area.directory(&root.join("usr/bin"));
+        area.directory(&root.join("etc"));
+        area.directory(&root.join("run"));
+        area.directory(&root.join("run/resolver"));
+        area.file(
+            &root.join("run/resolver/stub.conf"),
+            "nameserver 127.0.0.53\n",
+        );
+        area.file(&root.join("run/secret"), "s");
+        std::os::unix::fs::symlink("usr/bin", root.join("bin")).expect("link");
+        std::os::unix::fs::symlink("../run/resolver/stub.conf", root.join("etc/resolv.conf"))
+            .expect("link");
+        fs::copy(probe, root.join("usr/bin/probe")).expect("copy");
+        artefacts::open_to_all(&root.join("usr/bin/probe"));
+        let policy = "version: 1\nfilesystem_policy: {read_only: [/usr, /etc]}\n";
+        for (path, answer) in [("/etc/resolv.conf", "ok"), ("/run/secret", "ENOENT")] {
+            let done = Run::with_text(&area, policy)
+                .option("--rootfs")
+                .option(&root)
+                .option("--cwd")
+                .option("/")
+                .command(["/bin/probe", "file", "read", path])
+                .finish();
+            assert_eq!(done.exited(0).answer("read"), answer, "{path}: {done}");
+        }
+    }
+}
+
+#[test]
 fn single_files_and_devices_may_be_listed() {
     for area in everyone() {
         let file = area.file(&area.root().join("one"), "one\n");
