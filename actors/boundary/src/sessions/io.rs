@@ -228,11 +228,12 @@ impl Reader {
     }
 
     fn keep(&self, bytes: &[u8]) {
-        self.session
-            .output
-            .lock()
-            .ring
-            .push(self.stream, Bytes::copy_from_slice(bytes));
+        {
+            let mut output = self.session.output.lock();
+            let unread = output.reader;
+            let bytes = Bytes::copy_from_slice(bytes);
+            output.ring.push(self.stream, bytes, unread);
+        }
         self.session.arrived.notify_waiters();
     }
 

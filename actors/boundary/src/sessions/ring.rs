@@ -47,13 +47,14 @@ impl Ring {
         }
     }
 
-    /// Whether a reader at `offset` would lose bytes if more came.
+    /// Whether nothing more should be read for a reader at `offset`.
     pub(crate) fn is_full_for(&self, offset: u64) -> bool {
         self.end.saturating_sub(offset) >= self.capacity
     }
 
-    /// Adds what has come, overwriting the oldest beyond the capacity.
-    pub(crate) fn push(&mut self, stream: v1::Stream, bytes: Bytes) {
+    /// Adds what has come, overwriting the oldest beyond the capacity, but nothing that a reader at `unread` has still to get: what was read for it just
+    /// before the ring was full makes the ring longer by that much.
+    pub(crate) fn push(&mut self, stream: v1::Stream, bytes: Bytes, unread: Option<u64>) {
         self.end += bytes.len() as u64;
         match self.chunks.back_mut() {
             // Many small writes would cost more in chunks than in bytes.
@@ -69,7 +70,9 @@ impl Ring {
                 });
             }
         }
-        while let Some(excess @ 1..) = (self.end - self.start).checked_sub(self.capacity)
+        let first = unread.unwrap_or(u64::MAX);
+        let beyond = |start: u64, end: u64| (end - start).saturating_sub(self.capacity);
+        while let excess @ 1.. = beyond(self.start, self.end).min(first.saturating_sub(self.start))
             && let Some(oldest) = self.chunks.front_mut()
         {
             let cut = excess.min(oldest.bytes.len() as u64);
@@ -117,8 +120,8 @@ mod tests {
     #[test]
     fn a_reader_gets_every_byte_of_both_streams_in_order() {
         let mut ring = Ring::new(100);
-        ring.push(OUT, Bytes::from_static(b"one"));
-        ring.push(ERR, Bytes::from_static(b"two"));
+        ring.push(OUT, Bytes::from_static(b"one"), None);
+        ring.push(ERR, Bytes::from_static(b"two"), None);
 
         assert_eq!(ring.at(0), Next::Chunk(OUT, Bytes::from_static(b"one")));
         assert_eq!(ring.at(2), Next::Chunk(OUT, Bytes::from_static(b"e")));
@@ -129,17 +132,28 @@ mod tests {
     #[test]
     fn overwritten_output_is_counted() {
         let mut ring = Ring::new(4);
-        ring.push(OUT, Bytes::from_static(b"abc"));
-        ring.push(OUT, Bytes::from_static(b"def"));
+        ring.push(OUT, Bytes::from_static(b"abc"), None);
+        ring.push(OUT, Bytes::from_static(b"def"), None);
 
         assert_eq!(ring.at(1), Next::Lost(1));
         assert_eq!(ring.at(2), Next::Chunk(OUT, Bytes::from_static(b"cdef")));
     }
 
     #[test]
+    fn what_an_attached_reader_has_still_to_get_is_never_overwritten() {
+        let mut ring = Ring::new(4);
+        ring.push(OUT, Bytes::from_static(b"abc"), Some(0));
+        ring.push(ERR, Bytes::from_static(b"defg"), Some(2));
+
+        assert_eq!(ring.at(1), Next::Lost(1));
+        assert_eq!(ring.at(2), Next::Chunk(OUT, Bytes::from_static(b"c")));
+        assert_eq!(ring.at(3), Next::Chunk(ERR, Bytes::from_static(b"defg")));
+    }
+
+    #[test]
     fn a_reader_that_is_a_whole_ring_behind_would_lose_bytes() {
         let mut ring = Ring::new(4);
-        ring.push(OUT, Bytes::from_static(b"abcd"));
+        ring.push(OUT, Bytes::from_static(b"abcd"), None);
 
         assert!(ring.is_full_for(0));
         assert!(!ring.is_full_for(1));
@@ -149,7 +163,7 @@ mod tests {
     fn small_writes_are_put_together() {
         let mut ring = Ring::new(1 << 20);
         for _ in 0..10_000 {
-            ring.push(OUT, Bytes::from_static(b"x"));
+            ring.push(OUT, Bytes::from_static(b"x"), None);
         }
 
         assert!(ring.chunks.len() <= 20);
