@@ -218,6 +218,21 @@ fn output_of_every_size_is_whole_even_for_a_slow_reader() {
 }
 
 #[test]
+fn both_streams_are_whole_for_a_reader_that_takes_its_time() {
+    for area in everyone() {
+        for _ in 0..5 {
+            let slow = ["/bin/sh", "-c", "\"$@\" 2>&1 | (sleep 0.2; wc -c)", "sh"];
+            let line = "head -c 3000001 /dev/zero & head -c 3000002 /dev/zero >&2; wait";
+            let done = Run::new(&area, &Policy::offline())
+                .under(slow)
+                .shell(line)
+                .finish();
+            assert_eq!(done.text().trim(), "6000003", "{done}");
+        }
+    }
+}
+
+#[test]
 fn short_output_is_never_lost() {
     for area in everyone() {
         for number in 0..50 {
