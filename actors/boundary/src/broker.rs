@@ -13,7 +13,7 @@
 
 pub(crate) mod caller;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -99,28 +99,45 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
     };
     let mut patrol = tokio::time::interval(PATROL);
     patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut outbox = VecDeque::new();
     loop {
         let told = tokio::select! {
             biased;
+            // Verdicts are taken in any case: a keeper that could not give them would take no attempts either.
             heeded = broker.lane.read(|lane| heed(lane)) => {
                 broker.obey(heeded?)?;
                 continue;
             }
-            heard = broker.listener.read(|listener| hear(listener)) => match heard? {
-                Some(call) => broker.handle(&call)?.into_iter().collect(),
-                None => return Ok(()),
-            },
+            sent = broker.send(outbox.front()), if !outbox.is_empty() => {
+                sent?;
+                outbox.pop_front();
+                continue;
+            }
+            // While the keeper has no room for what it has to be told, calls wait in the kernel.
+            heard = broker.listener.read(|listener| hear(listener)), if outbox.is_empty() => {
+                match heard? {
+                    Some(call) => broker.handle(&call)?.into_iter().collect(),
+                    None => return Ok(()),
+                }
+            }
             _ = patrol.tick() => broker.patrol()?,
         };
-        // Whoever waits for room here hears no more calls meanwhile: they wait in the kernel.
-        for kind in told {
-            let bytes = FromBroker { kind: Some(kind) }.encode_to_vec();
-            broker.lane.write(|lane| lane.try_send(&bytes, &[])).await?;
-        }
+        outbox.extend(
+            told.into_iter()
+                .map(|kind| FromBroker { kind: Some(kind) }.encode_to_vec()),
+        );
     }
 }
 
 impl Broker {
+    /// Tells the keeper something as soon as it has room.
+    async fn send(&self, told: Option<&Vec<u8>>) -> Result<()> {
+        match told {
+            Some(bytes) => self.lane.write(|lane| lane.try_send(bytes, &[])).await,
+            None => Ok(()),
+        }
+    }
+
     /// Answers a call, or says what has to be told to the keeper first.
     fn handle(&mut self, call: &Call) -> Result<Option<Told>> {
         self.arguments
