@@ -73,6 +73,9 @@ pub enum Unplanned {
     /// A listed path is not there.
     #[error("filesystem_policy lists {}, which is not there; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
     Missing(Vec<PathBuf>),
+    /// A link stands where the sandbox may have made it.
+    #[error("filesystem_policy leads through the link {}, which lies in a directory that the sandbox may write to and may have put there itself; list the directory that is meant", paths(.0))]
+    Planted(Vec<PathBuf>),
     /// The working directory is not in the view.
     #[error("the working directory {} is not in the sandbox's view; list it in filesystem_policy, set include_workdir, or choose another with --cwd", .0.display())]
     Directory(PathBuf),
@@ -148,6 +151,9 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         return Err(Unplanned::Landlock);
     }
     let view = plan_view(policy, host);
+    if !view.planted.is_empty() {
+        return Err(Unplanned::Planted(view.planted));
+    }
     if demanded && !view.missing.is_empty() {
         return Err(Unplanned::Missing(view.missing));
     }
@@ -185,6 +191,10 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
             view.show(&host.workdir, Access::Write);
         }
         Some(files) => {
+            view.writable.clone_from(&files.read_write);
+            if files.include_workdir {
+                view.writable.push(host.workdir.clone());
+            }
             for path in &files.read_only {
                 view.show(path, Access::Read);
             }

@@ -16,7 +16,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;
 
 use holdfast_kernel::execute::close_all_but;
-use holdfast_kernel::fork::{Forked, fork};
+use holdfast_kernel::fork::{Ended, Forked, fork, reap};
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::landlock::{Rules, restrict_scope};
 use holdfast_kernel::privilege::{
@@ -33,7 +33,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::CloneFlags;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use prost::Message;
 
@@ -229,13 +228,10 @@ impl Processes {
     /// Takes every child that has ended; the boundary hears of those that were sessions.
     fn reap(&mut self, launcher: &Launcher<'_>) {
         loop {
-            let (pid, how) = match waitpid(None::<Pid>, Some(WaitPidFlag::WNOHANG)) {
-                Ok(WaitStatus::Exited(pid, code)) => (pid, v1::exit::How::Code(code)),
-                Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                    (pid, v1::exit::How::Signal(signal as i32))
-                }
-                Err(Errno::EINTR) => continue,
-                Ok(_) | Err(_) => return,
+            let (pid, how) = match reap() {
+                Ok(Some((pid, Ended::Exited(code)))) => (pid, v1::exit::How::Code(code)),
+                Ok(Some((pid, Ended::Signalled(signal)))) => (pid, v1::exit::How::Signal(signal)),
+                Ok(None) | Err(_) => return,
             };
             // It may have become its program and ended within one turn of the loop.
             self.settle(launcher, pid);
@@ -281,6 +277,10 @@ impl Processes {
                     // A session's process leads a group of its own. One that has just ended is no error.
                     let _ = kill(Pid::from_raw(-pid.as_raw()), signal);
                 }
+                true
+            }
+            Ok(Some(Asked::Clear(_))) => {
+                let _ = kill(Pid::from_raw(-1), Signal::SIGKILL);
                 true
             }
             Ok(Some(Asked::Hold(hold))) => {

@@ -131,6 +131,15 @@ impl Boundary for Service {
         Ok(Response::new(v1::Nothing {}))
     }
 
+    async fn clear(&self, _: Request<v1::Nothing>) -> Answer<v1::Nothing> {
+        self.held()?;
+        self.sessions
+            .clear()
+            .await
+            .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
+        Ok(Response::new(v1::Nothing {}))
+    }
+
     async fn beat(&self, _: Request<v1::Nothing>) -> Answer<v1::BeatReply> {
         use std::sync::atomic::Ordering::Relaxed;
         self.held()?;

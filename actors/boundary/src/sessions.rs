@@ -161,6 +161,11 @@ impl Sessions {
             .await
     }
 
+    /// Ends every process of the sandbox.
+    pub(crate) async fn clear(&self) -> Result<()> {
+        self.ask(Ask::Clear(v1::Clear {}), &[]).await
+    }
+
     /// Stops every process of the sandbox, or lets them go on.
     pub(crate) async fn hold(&self, stopped: bool) -> Result<()> {
         self.ask(Ask::Hold(v1::Hold { stopped }), &[]).await

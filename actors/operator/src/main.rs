@@ -15,6 +15,11 @@ mod run;
 mod version;
 
 fn main() -> ExitCode {
+    // A panic is a fault of ours, whatever a panic's usual status is; its message has been written by then.
+    std::panic::catch_unwind(command).unwrap_or(ExitCode::from(125))
+}
+
+fn command() -> ExitCode {
     let config = Config::read();
     let (outcome, quiet) = match cli::parse(&config.arguments) {
         Ok(Some(cli)) => {

@@ -12,7 +12,7 @@ use nix::sched::CloneFlags;
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Pid, Uid};
 
-use crate::error::{Called, Error, Result, answered};
+use crate::error::{Called, Result, answered};
 
 /// On which side of a fork the caller finds itself.
 #[derive(Debug)]
@@ -106,17 +106,49 @@ impl Child {
 
     /// Waits until the child has ended and takes its status.
     pub fn wait(&self) -> Result<Ended> {
-        use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
         loop {
-            match waitid(Id::PIDFd(self.pidfd.as_fd()), WaitPidFlag::WEXITED) {
-                Ok(WaitStatus::Exited(_, status)) => return Ok(Ended::Exited(status)),
-                Ok(WaitStatus::Signaled(_, signal, _)) => {
-                    return Ok(Ended::Signalled(signal as i32));
-                }
-                Ok(_) | Err(nix::errno::Errno::EINTR) => {}
-                Err(errno) => return Err(Error::new("waitid", errno as i32)),
+            match wait_for(self.pid.as_raw(), 0) {
+                Ok(Some((_, ended))) => return Ok(ended),
+                Ok(None) => {}
+                Err(error) if error.errno() == libc::EINTR => {}
+                Err(error) => return Err(error),
             }
         }
+    }
+}
+
+/// Takes the status of a child that has ended; `None` when there is none now.
+///
+/// The numbers are the kernel's own, so that a real-time signal is told like any other. A child that has made this process
+/// its tracer is let go: nobody here would ever let it go on.
+pub fn reap() -> Result<Option<(Pid, Ended)>> {
+    match wait_for(-1, libc::WNOHANG) {
+        Err(error) if error.errno() == libc::ECHILD => Ok(None),
+        other => other,
+    }
+}
+
+/// `None`: no child has ended, or one was only let go.
+fn wait_for(pid: libc::pid_t, flags: libc::c_int) -> Result<Option<(Pid, Ended)>> {
+    loop {
+        let mut status = 0;
+        // SAFETY: the kernel writes one int to `status`, which lives here.
+        let answer = unsafe { libc::waitpid(pid, &raw mut status, flags) };
+        answered("waitpid", answer.into())?;
+        if answer == 0 {
+            return Ok(None);
+        }
+        if libc::WIFEXITED(status) {
+            let code = libc::WEXITSTATUS(status);
+            return Ok(Some((Pid::from_raw(answer), Ended::Exited(code))));
+        }
+        if libc::WIFSIGNALED(status) {
+            let signal = libc::WTERMSIG(status);
+            return Ok(Some((Pid::from_raw(answer), Ended::Signalled(signal))));
+        }
+        let signal = libc::WSTOPSIG(status);
+        // SAFETY: the request takes numbers only: the traced child and the signal it goes on with.
+        let _ = unsafe { libc::ptrace(libc::PTRACE_DETACH, answer, 0, signal) };
     }
 }
 
@@ -191,6 +223,22 @@ mod tests {
         let caught = std::panic::catch_unwind(|| fork(CloneFlags::empty()));
 
         assert!(caught.is_err());
+    }
+
+    #[test]
+    fn a_child_that_a_real_time_signal_ended_is_reaped_with_it() {
+        crate::apart::apart(|| {
+            let child = match fork(CloneFlags::empty()).expect("fork") {
+                Forked::Child => loop {
+                    nix::unistd::pause();
+                },
+                Forked::Parent(child) => child,
+            };
+            signal_by(&child.pidfd, 35).expect("signal");
+
+            assert_eq!(child.wait().expect("wait"), Ended::Signalled(35));
+            assert_eq!(reap().expect("nobody is left"), None);
+        });
     }
 
     #[test]

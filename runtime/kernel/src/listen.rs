@@ -21,6 +21,9 @@ use crate::{Called, Error, Result};
 /// The port of names.
 pub const DOMAIN: u16 = 53;
 
+/// How many bytes of datagrams may wait to be received; the kernel caps it at `net.core.rmem_max`.
+const DATAGRAMS: usize = 4 << 20;
+
 /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
@@ -198,6 +201,8 @@ fn bound_in(
 
 /// Has the kernel tell where a datagram was sent to, and let the answer leave from there.
 fn answers_from_anywhere(socket: &OwnedFd, family: AddressFamily) -> Result<()> {
+    // Hundreds of threads may ask at once. The kernel gives what it gives.
+    let _ = setsockopt(socket, sockopt::RcvBuf, &DATAGRAMS);
     // On a dual-stack socket, too: its IPv4 half obeys it.
     set(socket, sockopt::IpFreebind, "setsockopt IP_FREEBIND")?;
     if family == AddressFamily::Inet {

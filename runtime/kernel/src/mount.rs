@@ -6,6 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
@@ -63,12 +64,24 @@ pub fn enter_root() -> Result<()> {
     chdir("/").called("chdir /")
 }
 
+/// A detached copy of the mounts at `source`, whose path holds no link: one that has been put there meanwhile is not
+/// followed (`ELOOP`).
 fn open_tree(source: &Path) -> Result<OwnedFd> {
-    let path = c_string(source);
-    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE;
-    // SAFETY: `path` is a string with its NUL that lives until the call returns; the kernel only reads it.
-    let answer =
-        unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags) };
+    let how = OpenHow::new()
+        .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
+        .resolve(ResolveFlag::RESOLVE_NO_SYMLINKS);
+    let place = openat2(AT_FDCWD, source, how).called("openat2")?;
+    let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC | libc::AT_RECURSIVE | libc::AT_EMPTY_PATH;
+    let empty = c"";
+    // SAFETY: the kernel reads the empty path, which lives for ever; the descriptor is borrowed for the call.
+    let answer = unsafe {
+        libc::syscall(
+            libc::SYS_open_tree,
+            place.as_raw_fd(),
+            empty.as_ptr(),
+            flags,
+        )
+    };
     let fd = answered("open_tree", answer)?;
     #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
     // SAFETY: the kernel has just made this descriptor for us alone.

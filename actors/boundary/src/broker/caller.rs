@@ -92,7 +92,11 @@ pub(crate) fn caller(thread: &Thread, launcher: u32) -> v1::Caller {
 /// Whether `address` is the sandbox itself, whatever a policy says.
 pub(crate) fn is_own(address: IpAddr) -> bool {
     let address = address.to_canonical();
-    address.is_loopback() || address == IpAddr::V4(OWN_V4) || address == IpAddr::V6(OWN_V6)
+    // The kernel takes the unspecified address for loopback.
+    address.is_loopback()
+        || address.is_unspecified()
+        || address == IpAddr::V4(OWN_V4)
+        || address == IpAddr::V6(OWN_V6)
 }
 
 /// A process with more ancestors than this is not observed any further.

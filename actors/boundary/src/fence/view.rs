@@ -32,6 +32,10 @@ pub struct View {
     pub resolver: Option<(PathBuf, String)>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
+    /// Paths that a sandbox may change: no link in one of them is followed.
+    pub writable: Vec<PathBuf>,
+    /// Links in such places on the way to listed paths.
+    pub planted: Vec<PathBuf>,
 }
 
 impl View {
@@ -63,6 +67,10 @@ impl View {
             self.missing.push(path.to_owned());
             return;
         };
+        if let Some(link) = self.planted_on(path) {
+            self.planted.push(link);
+            return;
+        }
         if real.starts_with("/dev") {
             self.devices.push(real);
         } else if !is_own(&real) {
@@ -132,6 +140,18 @@ impl View {
         self.entries.keys().any(|entry| entry.starts_with(real))
     }
 
+    /// The first link on the way to `path` that an earlier run of the same sandbox may have put there.
+    fn planted_on(&self, path: &Path) -> Option<PathBuf> {
+        let mut met = Vec::new();
+        self.follow(path, &mut met);
+        met.into_iter().find(|link| {
+            let parent = link.parent().unwrap_or(link);
+            self.writable
+                .iter()
+                .any(|writable| parent.starts_with(writable))
+        })
+    }
+
     /// The real path behind `path` below the root, with the links on the way noted; `None` if there is nothing.
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let real = self.resolve_missing(path);
@@ -143,9 +163,13 @@ impl View {
 
     /// Follows every link of `path` below the root; what is not there is taken as it is written.
     fn resolve_missing(&self, path: &Path) -> PathBuf {
+        self.follow(path, &mut Vec::new())
+    }
+
+    /// Follows every link of `path` below the root, and notes the links it meets.
+    fn follow(&self, path: &Path, met: &mut Vec<PathBuf>) -> PathBuf {
         let mut todo: Vec<PathBuf> = components(path);
         let mut real = PathBuf::from("/");
-        let mut links = 0;
         while let Some(component) = todo.pop() {
             if component == Path::new("..") {
                 real.pop();
@@ -153,8 +177,8 @@ impl View {
             }
             let next = real.join(&component);
             match fs::read_link(self.source(&next)) {
-                Ok(target) if links < MAX_LINKS => {
-                    links += 1;
+                Ok(target) if met.len() < MAX_LINKS => {
+                    met.push(next);
                     if target.is_absolute() {
                         real = PathBuf::from("/");
                     }

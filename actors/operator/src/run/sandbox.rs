@@ -20,9 +20,10 @@ pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
     let host = Host::look(root, request.directory.clone(), request.workdir.clone());
     let planned = fence::plan(&request.policy, &host).map_err(|unplanned| {
         let kind = match unplanned {
-            Unplanned::Missing(_) | Unplanned::Directory(_) | Unplanned::Root(_) => {
-                Kind::Unreadable
-            }
+            Unplanned::Missing(_)
+            | Unplanned::Planted(_)
+            | Unplanned::Directory(_)
+            | Unplanned::Root(_) => Kind::Unreadable,
             Unplanned::Landlock
             | Unplanned::Processes
             | Unplanned::User { .. }

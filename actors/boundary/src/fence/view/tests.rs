@@ -120,3 +120,23 @@ fn what_is_shown_already_needs_no_mount_of_its_own() {
         ]
     );
 }
+
+#[test]
+fn a_link_that_the_sandbox_may_have_made_itself_is_not_followed() {
+    let root = root("planted");
+    fs::create_dir_all(root.join("secret")).expect("secret");
+    let _ = symlink("/secret", root.join("data/a/build"));
+    let mut view = View::of(&root);
+    view.writable = vec![PathBuf::from("/data/a"), PathBuf::from("/data/a/build")];
+
+    view.show(Path::new("/data/a"), Access::Write);
+    view.show(Path::new("/data/a/build"), Access::Write);
+    view.show(Path::new("/usr/link"), Access::Write);
+
+    assert_eq!(view.planted, [PathBuf::from("/data/a/build")]);
+    assert!(!view.entries.contains_key(Path::new("/secret")));
+    assert!(
+        view.entries.contains_key(Path::new("/data/a")),
+        "a link elsewhere is"
+    );
+}
