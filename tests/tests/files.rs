@@ -318,6 +318,28 @@ fn single_files_and_devices_may_be_listed() {
 }
 
 #[test]
+fn a_link_that_one_run_leaves_opens_nothing_to_the_next() {
+    for area in everyone() {
+        let secret = area.directory(&area.root().join("secret"));
+        let build = area.directory(&area.work().join("build"));
+        let policy = Policy::offline().read_write(&build);
+        let line = format!("rm -r build && ln -s {} build", secret.display());
+        Run::new(&area, &policy).shell(&line).finish();
+        assert!(
+            build.is_symlink(),
+            "the first run may do as it likes with its own"
+        );
+
+        let done = Run::new(&area, &policy)
+            .shell("echo started; ls build/")
+            .finish();
+
+        assert_eq!(done.exited(125).text(), "", "nothing was started: {done}");
+        assert!(done.stderr.contains("build"), "the link is named: {done}");
+    }
+}
+
+#[test]
 fn a_missing_path_is_refused_or_said_and_never_opens_the_rest() {
     for area in everyone() {
         let missing = area.root().join("not-there");

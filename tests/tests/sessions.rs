@@ -22,7 +22,13 @@ fn the_exit_code_is_the_programs_own() {
 #[test]
 fn a_death_by_signal_is_128_and_the_signal() {
     for area in everyone() {
-        for (signal, code) in [("KILL", 137), ("TERM", 143), ("ABRT", 134), ("SEGV", 139)] {
+        for (signal, code) in [
+            ("KILL", 137),
+            ("TERM", 143),
+            ("ABRT", 134),
+            ("SEGV", 139),
+            ("35", 163),
+        ] {
             let line = format!("ulimit -c 0; kill -{signal} $$; sleep 30");
             let done = Run::new(&area, &Policy::offline()).shell(&line).finish();
             done.exited(code);
