@@ -125,7 +125,8 @@ fn front(runtime: &Runtime, way: Way, server: SocketAddr) -> SocketAddr {
                     let _ = copy_bidirectional_with_sizes(&mut inside, &mut outside, bytes, bytes)
                         .await;
                 } else {
-                    relay(Pair { inside, outside }, &means, std::future::pending()).await;
+                    let never = std::future::pending;
+                    relay(Pair { inside, outside }, &means, never(), never()).await;
                 }
             });
         }

@@ -97,13 +97,13 @@ impl Keeper {
         self.root.ended().await
     }
 
-    /// Stops serving, in good order.
+    /// Stops serving, in good order: what the sandbox has written is delivered, for [`FINISH`] at most, before anything stops.
+    ///
+    /// Every process of the sandbox must be dead by then. One that still holds a connection open makes this wait for the whole limit.
     pub async fn shutdown(self) {
-        let _ = tokio::time::timeout(PATIENCE, async {
-            self.root.shutdown().await;
-            self.desk.close().await;
-        })
-        .await;
+        self.desk.finish(FINISH).await;
+        let _ = tokio::time::timeout(PATIENCE, self.root.shutdown()).await;
+        self.desk.close().await;
     }
 }
 
@@ -245,6 +245,9 @@ const RESERVE: u64 = 64;
 
 /// More connections than this are not admitted at a time, whatever the limit.
 const MOST_CONNECTIONS: usize = 16_384;
+
+/// How long the last bytes of a sandbox may take to their upstreams.
+const FINISH: Duration = Duration::from_secs(10);
 
 /// How long the parts may take to stop.
 const PATIENCE: Duration = Duration::from_secs(5);

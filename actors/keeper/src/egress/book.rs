@@ -16,7 +16,7 @@
 //!                                  (relay, record) ◀─────────────┘
 //! ```
 //!
-//! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned".
+//! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned"; from every state at all `Over` does.
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
 //! identity that the broker recorded for the socket's cookie; an upstream that was dialled early serves only the destination it was dialled for.
@@ -84,6 +84,7 @@ impl<H: Hands> Book<H> {
             Event::Passed => self.passed(now),
             Event::Held => self.held(now),
             Event::Revised => self.revised(judge),
+            Event::Over => self.over(),
         }
     }
 

@@ -6,6 +6,7 @@
 
 mod connection;
 mod errands;
+mod leave;
 
 pub(crate) use connection::Arrival;
 pub use connection::Cookies;
@@ -26,6 +27,7 @@ use holdfast_clock::Clock;
 use holdfast_observability::{Audit, Record, Slot};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
+use leave::{Notices, Phase, Switch};
 use parking_lot::Mutex;
 use socket2::SockRef;
 use std::collections::HashMap;
@@ -34,7 +36,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio_util::task::TaskTracker;
 
 /// What a desk is made of.
@@ -71,7 +73,11 @@ pub struct Desk {
     /// What happened.
     pub counters: Counters,
     means: Means,
+    phase: watch::Sender<Phase>,
+    /// Accepted connections.
     connections: TaskTracker,
+    /// Dials ahead of their connections.
+    ahead: TaskTracker,
     /// Where dials and connections run, whoever begins them: they outlive lane and listeners.
     home: Handle,
     errands: Errands,
@@ -93,8 +99,8 @@ struct State {
     court: Court,
     /// Dials ahead of their connections that were not done at once.
     dials: HashMap<Serial, AbortHandle>,
-    /// Open connections; dropping a switch closes its connection.
-    switches: HashMap<Serial, oneshot::Sender<()>>,
+    /// Open connections.
+    switches: HashMap<Serial, Switch>,
 }
 
 /// What the book passes on for the desk.
@@ -117,11 +123,11 @@ pub(super) struct Upstream {
 /// How an accepted connection is told of its upstream; dropped, it is refused.
 pub(super) type Waiter = oneshot::Sender<Served>;
 
-/// An upstream, and the notice to close.
+/// An upstream, and the notices to leave and to close.
 #[derive(Debug)]
 pub(super) struct Served {
     pub(super) upstream: Upstream,
-    pub(super) closing: oneshot::Receiver<()>,
+    notices: Notices,
 }
 
 /// What a step leaves to the one who took it.
@@ -163,7 +169,9 @@ impl Desk {
             budget,
             counters: Counters::default(),
             means,
+            phase: watch::Sender::new(Phase::Serving),
             connections: TaskTracker::new(),
+            ahead: TaskTracker::new(),
             home: Handle::current(),
             errands: Errands::default(),
         }
@@ -194,23 +202,6 @@ impl Desk {
     /// Bytes carried.
     pub fn bytes(&self) -> &Bytes {
         &self.means.bytes
-    }
-
-    /// Closes every connection, and waits until none is left.
-    pub async fn close(&self) {
-        self.connections.close();
-        let (dials, switches) = {
-            let mut state = self.state.lock();
-            (
-                std::mem::take(&mut state.dials),
-                std::mem::take(&mut state.switches),
-            )
-        };
-        for dial in dials.into_values() {
-            dial.abort();
-        }
-        drop(switches);
-        self.connections.wait().await;
     }
 
     /// Records a call that the broker refused by itself.
@@ -255,7 +246,12 @@ impl Desk {
             dials,
             switches,
         } = &mut *state;
-        for command in book.step(event, now, court) {
+        let phase = self.phase();
+        let mut commands = book.step(event, now, court);
+        if phase == Phase::Over {
+            commands.extend(book.step(Event::Over, now, court));
+        }
+        for command in commands {
             match command {
                 Command::Answer {
                     call,
@@ -284,10 +280,10 @@ impl Desk {
                     upstream,
                 } => {
                     left.serial = Some(serial);
-                    let (switch, closing) = oneshot::channel();
-                    switches.insert(serial, switch);
+                    let (switch, notices) = Switch::new(phase);
+                    switches.extend(switch.map(|switch| (serial, switch)));
                     // A connection that is gone already says so by its departure.
-                    drop(waiter.send(Served { upstream, closing }));
+                    drop(waiter.send(Served { upstream, notices }));
                 }
                 Command::Refuse(waiter) => drop(waiter),
                 Command::Close(serial) => drop(switches.remove(&serial)),
@@ -332,7 +328,13 @@ impl Desk {
             return self.step(event).answers;
         }
         let (abort, registration) = AbortHandle::new_pair();
-        self.state.lock().dials.insert(serial, abort);
+        {
+            let mut state = self.state.lock();
+            if self.phase() == Phase::Over {
+                return Vec::new();
+            }
+            state.dials.insert(serial, abort);
+        }
         let desk = Arc::clone(self);
         drop(inside);
         let work = async move {
@@ -342,7 +344,7 @@ impl Desk {
                 desk.errands.leave(left.answers);
             }
         };
-        self.connections.spawn_on(work, &self.home);
+        self.ahead.spawn_on(work, &self.home);
         match waiting {
             Waiting::Impatient => self.step(Event::Released { serial }).answers,
             Waiting::Blocked | Waiting::Connected => Vec::new(),

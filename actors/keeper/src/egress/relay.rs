@@ -11,8 +11,12 @@
 //! Each direction is such a machine, and one task runs both: no task hop lies between a byte's arrival and its departure. A reset on either side
 //! becomes a reset on the other. A connection that is open both ways is never timed out; one that is half closed is reaped after a silence of
 //! [`Patience::half_closed`], because the side that still listens may be gone without a word. A vanished peer is found by TCP keepalive.
+//!
+//! When nobody inside is left to read, the inward direction becomes `Discarding`: carried on, its bytes would be answered by a reset that takes the
+//! outward ones with it; left unread, they would turn the final close into one. Then the relay ends with its outward direction.
 
 use super::pool::{Grade, Pool};
+use futures_util::FutureExt;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io;
@@ -85,14 +89,23 @@ pub enum End {
     Closed,
 }
 
-/// Relays until both directions have ended, one side resets, or `closing` is ready.
-pub async fn relay(mut pair: Pair, means: &Means, closing: impl Future<Output = ()>) -> End {
+/// Relays until both directions have ended, one side resets, or `closing` is ready. Once `leaving` is ready, nobody inside reads any more, and the
+/// outward direction's end is the end.
+pub async fn relay(
+    mut pair: Pair,
+    means: &Means,
+    closing: impl Future<Output = ()>,
+    leaving: impl Future<Output = ()>,
+) -> End {
     let mut both = Both::new(means);
-    let mut closing = pin!(closing);
+    let (mut closing, mut leaving) = (pin!(closing), pin!(leaving.fuse()));
     prepare(&SockRef::from(&pair.outside), means.patience);
     let end = poll_fn(|cx| {
         if closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Closed);
+        }
+        if leaving.as_mut().poll(cx).is_ready() {
+            both.inward.discard(&means.pool);
         }
         both.poll(cx, &mut pair)
     })
@@ -162,6 +175,10 @@ impl<'a> Both<'a> {
             (Poll::Ready(Err(_)), _) | (_, Poll::Ready(Err(_))) => Poll::Ready(End::Reset),
             (Poll::Ready(Ok(())), Poll::Ready(Ok(()))) => Poll::Ready(End::Finished),
             (Poll::Pending, Poll::Pending) => Poll::Pending,
+            // The close that follows is the half-close.
+            (Poll::Ready(Ok(())), Poll::Pending) if self.inward.is_discarding() => {
+                Poll::Ready(End::Finished)
+            }
             // One has ended: say so to its sink, once. When both have, the close says it.
             (Poll::Ready(Ok(())), Poll::Pending) => self.poll_half_closed(cx, &pair.outside),
             (Poll::Pending, Poll::Ready(Ok(()))) => self.poll_half_closed(cx, &pair.inside),
@@ -218,6 +235,8 @@ enum Flow {
         from: usize,
         to: usize,
     },
+    /// Nobody is left to write to.
+    Discarding,
     Ended,
 }
 
@@ -244,6 +263,12 @@ impl Direction {
                 Flow::Flowing => {
                     ready!(source.poll_read_ready(cx))?;
                     if ready!(self.read(cx, source, pool))? == 0 {
+                        self.flow = Flow::Ended;
+                    }
+                }
+                Flow::Discarding => {
+                    ready!(source.poll_read_ready(cx))?;
+                    if ready!(self.throw_away(cx, source, pool))? == 0 {
                         self.flow = Flow::Ended;
                     }
                 }
@@ -283,11 +308,39 @@ impl Direction {
         polled.map_ok(|()| read)
     }
 
+    fn throw_away(
+        &mut self,
+        cx: &mut Context<'_>,
+        source: &mut TcpStream,
+        pool: &Pool,
+    ) -> Poll<io::Result<usize>> {
+        let mut buffer = pool.take(self.grade);
+        let mut filling = ReadBuf::new(&mut buffer);
+        let polled = Pin::new(source).poll_read(cx, &mut filling);
+        let read = filling.filled().len();
+        pool.give(buffer);
+        polled.map_ok(|()| read)
+    }
+
+    fn discard(&mut self, pool: &Pool) {
+        self.surrender(pool);
+        if let Flow::Flowing = self.flow {
+            self.flow = Flow::Discarding;
+        }
+    }
+
+    fn is_discarding(&self) -> bool {
+        match self.flow {
+            Flow::Discarding => true,
+            Flow::Flowing | Flow::Holding { .. } | Flow::Ended => false,
+        }
+    }
+
     /// Gives the buffer back.
     fn surrender(&mut self, pool: &Pool) {
         match std::mem::replace(&mut self.flow, Flow::Flowing) {
             Flow::Holding { buffer, .. } => pool.give(buffer),
-            Flow::Ended => self.flow = Flow::Ended,
+            flow @ (Flow::Ended | Flow::Discarding) => self.flow = flow,
             Flow::Flowing => {}
         }
     }

@@ -22,7 +22,7 @@ impl<H: Hands> Book<H> {
         let past = self.pending.past(now);
         self.counts.expired += past.len() as u64;
         past.into_iter()
-            .flat_map(|serial| self.expire(serial))
+            .flat_map(|serial| self.cut(serial, libc::ETIMEDOUT))
             .collect()
     }
 
@@ -48,7 +48,7 @@ impl<H: Hands> Book<H> {
                     };
                     self.pending.insert(serial, attempt);
                     self.counts.expired += 1;
-                    commands.extend(self.expire(serial));
+                    commands.extend(self.cut(serial, libc::ETIMEDOUT));
                 }
             }
         }
@@ -62,9 +62,16 @@ impl<H: Hands> Book<H> {
             .collect()
     }
 
-    fn expire(&mut self, serial: Serial) -> Commands<H> {
+    pub(super) fn over(&mut self) -> Commands<H> {
+        let left = self.pending.serials().into_iter();
+        left.flat_map(|serial| self.cut(serial, libc::ENETDOWN))
+            .collect()
+    }
+
+    /// Ends an attempt in the middle; a caller that waits is told `errno`.
+    fn cut(&mut self, serial: Serial, errno: i32) -> Commands<H> {
         let asked = self.pending.get(serial).and_then(Attempt::asked);
-        let told = asked.map(|call| answer(call, libc::ETIMEDOUT, None));
+        let told = asked.map(|call| answer(call, errno, None));
         told.into_iter().chain(self.abandon(serial)).collect()
     }
 

@@ -65,6 +65,8 @@ pub enum Event<H: Hands> {
     Held,
     /// Another policy is in force.
     Revised,
+    /// The sandbox has ended: nothing that is pending comes any more.
+    Over,
 }
 
 /// An announcement.

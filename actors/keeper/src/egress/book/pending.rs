@@ -275,6 +275,10 @@ impl<H: Hands> Pending<H> {
         Some((serial, self.attempts.get(&serial)?))
     }
 
+    pub(super) fn serials(&self) -> Vec<Serial> {
+        self.attempts.keys().copied().collect()
+    }
+
     pub(super) fn past(&self, now: Moment) -> Vec<Serial> {
         let past = self
             .attempts

@@ -509,6 +509,27 @@ fn a_revised_policy_closes_what_leads_to_an_address_it_no_longer_admits() {
 }
 
 #[test]
+fn at_the_end_each_pending_attempt_leaves_one_record() {
+    let mut desk = Desk::new();
+    desk.attempt(1, OPEN, curl(), true);
+    assert_eq!(
+        desk.step(Event::Over),
+        ["answer 1 100", "record abandoned", "cancel 1"]
+    );
+    desk.attempt(2, OPEN, curl(), true);
+    desk.dialled(2, OPEN);
+    assert_eq!(desk.step(Event::Over), ["record abandoned"]);
+    desk.accept(3, OPEN);
+    assert_eq!(
+        desk.step(Event::Over),
+        ["record abandoned", "cancel 3", "refuse"]
+    );
+
+    assert!(desk.step(Event::Over).is_empty());
+    assert!(desk.dialled(1, OPEN).is_empty(), "late news");
+}
+
+#[test]
 fn a_connection_that_is_dropped_while_it_waits_is_recorded() {
     let mut desk = Desk::new();
     desk.accept(1, OPEN);

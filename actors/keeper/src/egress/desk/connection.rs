@@ -1,8 +1,9 @@
 //! One accepted connection, from its cookie to its end.
 
+use super::leave::Notices;
 use super::{Desk, Served, Upstream};
 use crate::egress::attempt::{Cookie, Serial};
-use crate::egress::book::{Accepted, Event};
+use crate::egress::book::{Accepted, Dial, Event};
 use crate::egress::budget::Permit;
 use crate::egress::counters::{Gauge, bump};
 use crate::egress::relay::{End, Pair, relay};
@@ -96,11 +97,8 @@ impl Desk {
             desk: &self,
             serial,
         });
-        if let Some(order) = left.dial {
-            self.dial_connected(order).await;
-        }
-        let end = if let Ok(Served { upstream, closing }) = served.await {
-            self.carry(stream, upstream, closing).await
+        let end = if let Some(Served { upstream, notices }) = self.fetch(left.dial, served).await {
+            self.carry(stream, upstream, notices).await
         } else {
             // Dropped with this, the close is a reset.
             let _ = SockRef::from(&stream).set_linger(Some(Duration::ZERO));
@@ -110,11 +108,27 @@ impl Desk {
         drop((departure, permit));
     }
 
+    /// Waits for the upstream; `None` if there is none, or none in time.
+    async fn fetch(&self, dial: Option<Dial>, served: oneshot::Receiver<Served>) -> Option<Served> {
+        let served = async {
+            if let Some(order) = dial {
+                self.dial_connected(order).await;
+            }
+            served.await.ok()
+        };
+        tokio::select! {
+            biased;
+            served = served => served,
+            // The departure that follows tells the book.
+            () = self.hurried() => None,
+        }
+    }
+
     async fn carry(
         &self,
         inside: std::net::TcpStream,
         upstream: Upstream,
-        closing: oneshot::Receiver<()>,
+        notices: Notices,
     ) -> End {
         drop(upstream.ahead);
         let _open = Gauge::up(&self.counters.open);
@@ -125,7 +139,10 @@ impl Desk {
             })
         });
         match registered {
-            Ok(pair) => relay(pair, &self.means, closing.map(drop)).await,
+            Ok(pair) => {
+                let Notices { closing, leaving } = notices;
+                relay(pair, &self.means, closing.map(drop), leaving.map(drop)).await
+            }
             Err(_) => End::Reset,
         }
     }

@@ -13,6 +13,7 @@ struct Bench {
     means: Arc<Means>,
     ends: JoinSet<End>,
     switch: oneshot::Sender<()>,
+    leave: oneshot::Sender<()>,
 }
 
 impl Bench {
@@ -24,11 +25,12 @@ impl Bench {
             ..Means::default()
         });
         let (switch, closing) = oneshot::channel();
+        let (leave, leaving) = oneshot::channel();
         let mut ends = JoinSet::new();
         let shared = Arc::clone(&means);
         ends.spawn(async move {
-            let closing = async { drop(closing.await) };
-            relay(Pair { inside, outside }, &shared, closing).await
+            let (closing, leaving) = (closing.map(drop), leaving.map(drop));
+            relay(Pair { inside, outside }, &shared, closing, leaving).await
         });
         Bench {
             client,
@@ -36,6 +38,7 @@ impl Bench {
             means,
             ends,
             switch,
+            leave,
         }
     }
 
@@ -323,4 +326,36 @@ async fn a_listening_socket_hands_down_that_its_connections_are_prompt_and_probe
     assert!(socket.keepalive().expect("option"));
     let probed = socket.tcp_keepalive_time().expect("option");
     assert_eq!(probed, Duration::from_mins(1));
+}
+
+#[tokio::test]
+async fn when_nobody_inside_is_left_the_last_bytes_arrive_though_the_server_talks_on() {
+    let bench = Bench::new(Patience::default()).await;
+    let Bench {
+        mut client,
+        mut server,
+        mut ends,
+        switch: _switch,
+        leave,
+        ..
+    } = bench;
+    let (sent, mut received) = (pattern(1 << 20), Vec::new());
+
+    drop(leave);
+    // Carried on, it would lie unread in the client, whose close would be a reset.
+    server.write_all(&[b'n'; 1000]).await.expect("write");
+    let (wrote, read) = tokio::join!(
+        async {
+            let wrote = client.write_all(&sent).await;
+            drop(client);
+            wrote
+        },
+        server.read_to_end(&mut received),
+    );
+
+    wrote.expect("taken");
+    read.expect("an end in order");
+    assert!(received == sent);
+    let end = ends.join_next().await.expect("one relay");
+    assert_eq!(end.expect("no panic"), End::Finished);
 }

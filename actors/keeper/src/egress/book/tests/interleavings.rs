@@ -30,6 +30,7 @@ enum Happening {
         held: bool,
     },
     Revise(bool),
+    Over,
 }
 
 const PLACES: [[u8; 4]; 3] = [OPEN, GUARDED, FOREIGN];
@@ -59,6 +60,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (0..64_usize).prop_map(Happening::Closed),
         1 => (0..400_u64, any::<bool>()).prop_map(|(seconds, held)| Happening::Wait { seconds, held }),
         1 => any::<bool>().prop_map(Happening::Revise),
+        1 => Just(Happening::Over),
     ];
     prop::collection::vec(one, 1..120)
 }
@@ -141,6 +143,15 @@ impl Run {
             Happening::Revise(open) => {
                 self.court = if open { OPENED.clone() } else { CLOSED.clone() };
                 self.step(Event::Revised, None);
+            }
+            Happening::Over => {
+                self.step(Event::Over, None);
+                assert_eq!(self.book.pending(), 0);
+                assert_eq!(self.world.written, self.world.owed);
+                assert!(
+                    self.world.unanswered.is_empty(),
+                    "nobody waits after the end"
+                );
             }
         }
     }
