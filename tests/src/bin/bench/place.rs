@@ -61,6 +61,22 @@ pub(crate) fn ours(run: &Running) -> Vec<i32> {
     all.into_iter().filter(is_ours).collect()
 }
 
+/// Keeper, boundary and launcher as far as they are there yet: each is the first child of the one before.
+pub(crate) fn chain(run: &Running) -> Vec<i32> {
+    let child = |pid: &i32| {
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+        children.split_whitespace().next()?.parse().ok()
+    };
+    std::iter::successors(Some(run.pid().as_raw()), child)
+        .take(3)
+        .collect()
+}
+
+/// How many descriptors a process has open (`proc_pid_fd(5)`: the size of the directory).
+pub(crate) fn open_descriptors(pid: i32) -> u64 {
+    std::fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |known| known.len())
+}
+
 /// Processor time of some processes so far, in seconds.
 pub(crate) fn processor(pids: &[i32]) -> f64 {
     let ticks = |pid: &i32| {

@@ -1,9 +1,9 @@
 //! What is measured.
 
-use crate::place::{bare_relay, inside, ours, outside, processor};
+use crate::place::{bare_relay, chain, inside, open_descriptors, ours, outside, processor};
 use crate::table::{Table, middle};
 use holdfast_tests::servers::{FOUR, tcp};
-use holdfast_tests::wait::now;
+use holdfast_tests::wait::{LONG, now};
 use holdfast_tests::{Area, Caller, Policy, Run, artefacts};
 use std::collections::BTreeMap;
 use std::process::Command;
@@ -19,6 +19,10 @@ const TURNS: usize = 9;
 
 fn area() -> Area {
     Area::new(Caller::Myself)
+}
+
+fn figure(count: u64) -> f64 {
+    u32::try_from(count).map_or(f64::NAN, f64::from)
 }
 
 fn milliseconds(mut run: impl FnMut()) -> f64 {
@@ -258,19 +262,24 @@ pub(crate) fn descriptors(table: &mut Table) {
             .command(["/bin/probe", "wait"])
             .held_input()
             .start();
-        run.expect("ready");
-        let open =
-            |pid: &i32| std::fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count);
-        for (pid, who) in ours(&run)
+        // Looked at all the time, so that what is open only while the fence is built is seen as well.
+        let mut highest = [0; 3];
+        let end = now() + LONG;
+        while !run.output().contains("ready") {
+            assert!(now() < end, "the run did not start: {}", run.output());
+            for (most, pid) in highest.iter_mut().zip(chain(&run)) {
+                *most = open_descriptors(pid).max(*most);
+            }
+        }
+        let idle = chain(&run).into_iter().map(open_descriptors);
+        for ((who, idle), most) in ["keeper", "boundary", "launcher"]
             .iter()
-            .zip(["keeper", "boundary", "launcher", "further"])
+            .zip(idle)
+            .zip(highest)
         {
-            let count = u32::try_from(open(pid)).map_or(f64::NAN, f64::from);
-            table.alone(
-                &format!("descriptors of the {who}, {entries} entries"),
-                "",
-                count,
-            );
+            let name = |state| format!("descriptors of the {who}, {entries} entries, {state}");
+            table.alone(&name("idle"), "", figure(idle));
+            table.alone(&name("highest"), "", figure(most.max(idle)));
         }
         run.end_input();
         run.finish().exited(0);
