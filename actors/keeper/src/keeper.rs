@@ -97,11 +97,16 @@ impl Keeper {
         self.root.ended().await
     }
 
-    /// Stops serving, in good order: what the sandbox has written is delivered, for [`FINISH`] at most, before anything stops.
-    ///
-    /// Every process of the sandbox must be dead by then. One that still holds a connection open makes this wait for the whole limit.
-    pub async fn shutdown(self) {
+    /// Ends every process of the sandbox and delivers what they have written, for [`FINISH`] at most.
+    pub async fn finish(&self) {
+        let mut control = self.launcher.control.clone();
+        // A boundary that does not answer is ended by its owner in any case.
+        let _ = tokio::time::timeout(PATIENCE, control.clear(v1::Nothing {})).await;
         self.desk.finish(FINISH).await;
+    }
+
+    /// Stops serving. What [`Keeper::finish`] has not delivered before is lost.
+    pub async fn shutdown(self) {
         let _ = tokio::time::timeout(PATIENCE, self.root.shutdown()).await;
         self.desk.close().await;
     }

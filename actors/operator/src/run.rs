@@ -78,6 +78,10 @@ async fn attended(
     };
     let code = foreground::attend(launching, ends, request.timeout, raw).await;
     if let Some(keeper) = started {
+        // Whoever was told to leave, or lost the program, does not wait for what it had to say.
+        if code.is_ok() {
+            keeper.finish().await;
+        }
         keeper.shutdown().await;
     }
     code
