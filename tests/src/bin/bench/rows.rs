@@ -189,24 +189,66 @@ pub(crate) fn workload(table: &mut Table) {
     }
     let area = area();
     let directory = area.directory(&area.work().join("files"));
-    let words = [
-        format!("bench-files {} 20000", directory.display()),
-        "bench-forks 1000".to_owned(),
-    ];
-    for (words, what) in words.iter().zip(["file-heavy", "fork-heavy"]) {
-        let mut native = Vec::new();
-        let mut confined = Vec::new();
-        for _ in 0..TURNS {
-            native.push(outside(words)["ms"]);
-            confined.push(inside(&area, &Policy::offline(), words)["ms"]);
-        }
-        table.beside(
-            &format!("{what} workload"),
-            "ms",
-            middle(native),
-            middle(confined),
-        );
+    for number in 0..2000 {
+        area.file(&directory.join(format!("f{number}")), "content");
     }
+    for number in 0..40 {
+        let text = format!("#include <stdio.h>\nint f{number}(void) {{ return {number}; }}\n");
+        area.file(&area.work().join(format!("c{number}.c")), text);
+    }
+    let makefile = "all: $(patsubst %.c,%.o,$(wildcard *.c))\n%.o: %.c\n\tcc -c -o $@ $<\n";
+    area.file(&area.work().join("Makefile"), makefile);
+    let begin =
+        "git init -q . && git add files && git -c user.name=t -c user.email=t@t commit -qm x";
+    let probe = holdfast_tests::probe::probe()
+        .expect("main asked for it")
+        .display();
+    let turns = [
+        (
+            "`git status` of 2,000 files",
+            "for i in $(seq 20); do git status >/dev/null; done",
+        ),
+        ("`make -j2` of 40 files", "make -s -B -j2"),
+        (
+            "file calls and nothing else",
+            &format!("{probe} bench-files files 5000"),
+        ),
+        (
+            "forks and nothing else",
+            &format!("{probe} bench-forks 500"),
+        ),
+    ];
+    in_shell(&area, begin, false);
+    for (what, line) in turns {
+        let (mut native, mut confined) = (Vec::new(), Vec::new());
+        for _ in 0..TURNS {
+            native.push(in_shell(&area, line, false));
+            confined.push(in_shell(&area, line, true));
+        }
+        table.beside(what, "ms", middle(native), middle(confined));
+    }
+}
+
+/// How many milliseconds a line for the shell takes in the working directory, without the start of the shell.
+fn in_shell(area: &Area, line: &str, confined: bool) -> f64 {
+    let timed = format!(
+        "a=$(date +%s%N); {{ {line}; }} >/dev/null || exit 1; b=$(date +%s%N); echo $(((b - a) / 1000))"
+    );
+    let said = if confined {
+        let done = Run::new(area, &Policy::offline()).shell(&timed).finish();
+        assert_eq!(done.code(), Some(0), "{done}");
+        done.text()
+    } else {
+        let mut shell = Command::new("/bin/sh");
+        let done = shell
+            .args(["-c", &timed])
+            .current_dir(area.work())
+            .output()
+            .expect("run sh");
+        assert!(done.status.success(), "{line}");
+        String::from_utf8_lossy(&done.stdout).into_owned()
+    };
+    said.trim().parse::<f64>().expect("microseconds") / 1e3
 }
 
 /// Proportional memory of our own processes while the workload sleeps.
