@@ -222,13 +222,13 @@ mod tests {
     #[test]
     fn a_directory_is_looked_for_in_the_given_root() {
         let root = tempfile::tempdir().expect("a directory");
-        fs::create_dir(root.path().join("work")).expect("creates");
+        fs::create_dir(root.path().join("job")).expect("creates");
         let root = root.path().to_str().expect("is text");
 
-        let there = request(&["--rootfs", root, "--cwd", "/work"]);
+        let there = request(&["--rootfs", root, "--cwd", "/job"]);
         let elsewhere = request(&["--rootfs", root, "--cwd", "/etc"]);
 
-        assert_eq!(there.expect("assembles").directory, Path::new("/work"));
+        assert_eq!(there.expect("assembles").directory, Path::new("/job"));
         assert!(elsewhere.is_err());
     }
 }
