@@ -10,6 +10,7 @@ use holdfast_kernel::handoff::{self, Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error};
 use holdfast_policy::OnLinkLoss;
+use holdfast_wire::MOST_BYTES;
 use holdfast_wire::v1::boundary_server::BoundaryServer;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
@@ -361,6 +362,3 @@ pub(crate) async fn read(sessions: &Dynamic, id: u64, readers: Vec<Reader>) -> R
 
 /// How many connections may wait to be served.
 const MOST_DIALS: usize = 64;
-
-/// The largest message: a program with its arguments and environment.
-pub(crate) const MOST_BYTES: usize = 16 << 20;

@@ -9,7 +9,6 @@ use holdfast_observability::{Audit, Races};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::arrivals::{Arrivals, Unbuilt, gather};
 use crate::capture::{self, Capture};
@@ -120,12 +119,10 @@ fn bind(
     desk: &Arc<Desk>,
     (control, dialler): (&Client, &Dialler),
 ) {
-    let (beat, _) = watch::channel(v1::BeatReply::default());
     tree.bind::<Link>(
         "keeper/link",
         link::Arguments {
             control: control.clone(),
-            beat,
         },
     );
     let (udp, tcp) = arrivals.names;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
+use holdfast_wire::MOST_BYTES;
 use holdfast_wire::handshake::VERSION;
 use holdfast_wire::v1::boundary_client::BoundaryClient;
 use holdfast_wire::v1::handoff::Kind;
@@ -19,7 +20,6 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::net::UnixStream;
-use tokio::sync::watch;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
 
@@ -100,8 +100,6 @@ pub struct Link;
 pub struct Arguments {
     /// The attached connection.
     pub control: Client,
-    /// What the boundary said last about itself.
-    pub beat: watch::Sender<v1::BeatReply>,
 }
 
 impl Actor for Link {
@@ -111,13 +109,13 @@ impl Actor for Link {
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
         me.spawn(async move {
-            let Arguments { mut control, beat } = arguments;
+            let Arguments { mut control } = arguments;
             let mut ticks = tokio::time::interval(BEAT);
             loop {
                 ticks.tick().await;
                 let answer = control.beat(v1::Nothing {});
                 match tokio::time::timeout(SILENCE, answer).await {
-                    Ok(Ok(reply)) => beat.send_replace(reply.into_inner()),
+                    Ok(Ok(_)) => {}
                     Ok(Err(status)) => {
                         return Err(Fault::last(format!(
                             "the boundary is lost: {}",
@@ -125,7 +123,7 @@ impl Actor for Link {
                         )));
                     }
                     Err(_) => return Err(Fault::last("the boundary does not answer")),
-                };
+                }
             }
         });
         Ok(())
@@ -138,9 +136,6 @@ impl Actor for Link {
 
 /// What one stream, and one connection, may have under way: a stalled reader holds no more than this.
 const WINDOW: u32 = 1 << 20;
-
-/// The largest message: a program with its arguments and environment.
-const MOST_BYTES: usize = 16 << 20;
 
 /// How often the boundary is asked for a sign of life.
 const BEAT: Duration = Duration::from_secs(1);

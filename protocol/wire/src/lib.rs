@@ -5,6 +5,9 @@
 
 pub mod handshake;
 
+/// The largest message of the link, in bytes, at both of its ends: a program with its arguments and environment.
+pub const MOST_BYTES: usize = 16 << 20;
+
 /// Version 1 of the messages.
 #[expect(
     missing_docs,
