@@ -46,15 +46,19 @@ impl Boundary for Service {
         }
         *holder = Some(asked.epoch);
         let evidence = Some(self.evidence.clone());
-        Ok(Response::new(v1::AttachReply { version, evidence }))
+        Ok(Response::new(v1::AttachReply {
+            version,
+            evidence,
+            ..v1::AttachReply::default()
+        }))
     }
 
     async fn launch(&self, request: Request<v1::LaunchRequest>) -> Answer<v1::LaunchReply> {
         self.held()?;
         let asked = request.into_inner();
-        let program = asked
-            .program
-            .ok_or_else(|| Status::invalid_argument("no program"))?;
+        let Some(v1::launch_request::What::Program(program)) = asked.what else {
+            return Err(Status::invalid_argument("no program"));
+        };
         let outcome = match self
             .sessions
             .launch(&program, asked.terminal, asked.attended)
@@ -151,6 +155,7 @@ impl Boundary for Service {
         };
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
+            ..v1::BeatReply::default()
         }))
     }
 }

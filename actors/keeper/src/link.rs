@@ -85,6 +85,7 @@ pub(crate) async fn attach(control: &mut Client, epoch: u64) -> Result<v1::Attac
         oldest: version.clone(),
         newest: version,
         epoch,
+        token: Vec::new(),
     };
     let reply = control.attach(request).await;
     reply

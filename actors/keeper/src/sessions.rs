@@ -99,13 +99,14 @@ impl Launcher {
         let mut control = self.control.clone();
         let size = program.terminal.map(wire_size);
         let asked = v1::LaunchRequest {
-            program: Some(v1::Program {
+            what: Some(v1::launch_request::What::Program(v1::Program {
                 arguments: program.arguments,
                 environment: program.environment,
                 directory: program.directory,
-            }),
+            })),
             terminal: size,
             attended: true,
+            ..v1::LaunchRequest::default()
         };
         // The connection for its bytes is made while it starts.
         let (launched, data) = tokio::join!(control.launch(asked), self.dialler.dial());
@@ -246,6 +247,7 @@ async fn obey(
                     .signal(v1::SignalRequest {
                         session: id,
                         signal,
+                        tree: false,
                     })
                     .await
             }
@@ -254,6 +256,7 @@ async fn obey(
                     .signal(v1::SignalRequest {
                         session: id,
                         signal: libc::SIGKILL,
+                        tree: false,
                     })
                     .await
             }

@@ -1,9 +1,14 @@
 //! What the processes of Holdfast say to each other.
 //!
 //! The messages are generated from `proto/holdfast/v1`: [`lane`](v1::FromBroker) and [`handoff`](v1::Handoff) travel as one packet each over
-//! Unix sockets, [`boundary`](v1::boundary_client) as gRPC.
+//! Unix sockets, [`boundary`](v1::boundary_client), [`keeper`](v1::keeper_client)
+//! and [`gateway`](v1::gateway_client) as gRPC.
 
 pub mod handshake;
+pub mod problem;
+
+/// The descriptors of every service, for gRPC reflection.
+pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
 
 /// The largest message of the link, in bytes, at both of its ends: a program with its arguments and environment.
 pub const MOST_BYTES: usize = 16 << 20;

@@ -1,0 +1,1 @@
+//! The control plane of one host: which sandboxes there are, how they stand, and who may ask.
