@@ -10,6 +10,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             "holdfast/v1/handoff.proto",
             "holdfast/v1/keeper.proto",
             "holdfast/v1/lane.proto",
+            "holdfast/v1/spec.proto",
         ],
         ["proto"],
     )?;
