@@ -97,6 +97,16 @@ impl Boundary for Service {
         Ok(Response::new(v1::Nothing {}))
     }
 
+    async fn table(&self, _: Request<v1::Nothing>) -> Answer<v1::SessionTable> {
+        self.held()?;
+        Err(Status::unimplemented("the table of sessions"))
+    }
+
+    async fn end(&self, _: Request<v1::Nothing>) -> Answer<v1::Nothing> {
+        self.held()?;
+        Err(Status::unimplemented("the end of the boundary"))
+    }
+
     type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::Output, Status>> + Send>>;
 
     async fn read(&self, request: Request<v1::ReadRequest>) -> Answer<Self::ReadStream> {
@@ -104,10 +114,13 @@ impl Boundary for Service {
         let attached = self.session(asked.session)?.attach(asked.offset);
         // Pulled by the connection: a client that reads slowly holds up its own session only.
         let output = stream::unfold(attached, async |mut attached| {
-            attached
-                .next()
-                .await
-                .map(|kind| (Ok(v1::Output { kind: Some(kind) }), attached))
+            attached.next().await.map(|kind| {
+                let output = v1::Output {
+                    kind: Some(kind),
+                    state: None,
+                };
+                (Ok(output), attached)
+            })
         });
         Ok(Response::new(Box::pin(output)))
     }
