@@ -8,6 +8,7 @@
 //! It has one thread and no runtime, so that it can fork. It carries the filter and no capability; nobody inside may look
 //! at it. It keeps nothing but the numbers of the sessions that run: whatever it learns, it tells the boundary first.
 
+mod canary;
 mod child;
 mod proof;
 
