@@ -1,13 +1,18 @@
 //! The trusted half of a sandbox: policy, names, egress, sessions, health.
 
 mod arrivals;
+pub mod board;
 mod capture;
 pub mod egress;
 pub mod keeper;
 pub mod link;
 pub mod resolver;
+mod rulebook;
 pub mod sessions;
 mod tree;
+mod uplink;
+mod works;
 
 pub use arrivals::Unbuilt;
-pub use keeper::{Arguments, Keeper};
+pub use keeper::Keeper;
+pub use works::Arguments;

@@ -1,39 +1,58 @@
-//! Who watches whom in one keeper.
+//! Who watches whom in the keeper of a lasting sandbox; [`attended`] is the smaller one of a sandbox in the foreground.
 //!
 //! ```text
 //! keeper        RestForOne, 3 in 60s
 //!   link        Permanent
+//!   rulebook    Permanent
 //!   resolver    Permanent
 //!   egress      Dynamic, at most 4096, 3 in 60s
 //!   capture     Permanent
 //!   lane        Permanent
 //!   sessions    Dynamic, at most 4096, 3 in 60s
+//!   workload    Permanent
+//!   service     Permanent
+//!   outside     OneForOne, 20 in 60s
+//!     uplink    Permanent
 //! ```
 //!
 //! The order is the security argument: under `RestForOne` what stands later falls with what stands before it. Sessions
-//! stand last, because a launch needs all of the others.
+//! stand behind all that a launch needs, and the service behind the sessions that it serves. What may fail without harm
+//! stands in `outside`, with a budget of its own: a flapping uplink must not cost anyone their session.
 
 use std::time::Duration;
 
 use holdfast_actor::{Child, Strategy, Supervisor};
 
-/// The tree of a keeper.
-pub(crate) fn keeper() -> Supervisor {
+pub(crate) mod attended;
+
+/// The tree of a keeper that outlives its clients.
+pub(crate) fn lasting() -> Supervisor {
     Supervisor::new("keeper", Strategy::RestForOne)
         .intensity(3, Duration::from_mins(1))
         .child(Child::permanent("link"))
+        .child(Child::permanent("rulebook"))
         .child(Child::permanent("resolver"))
         .supervisor(Supervisor::dynamic("egress", MOST_LISTENERS))
         .child(Child::permanent("capture"))
         .child(Child::permanent("lane"))
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
+        .child(Child::permanent("workload"))
+        .child(Child::permanent("service"))
+        .supervisor(outside())
+}
+
+/// What looks at the sandbox, or tells of it, and is not needed for its work.
+fn outside() -> Supervisor {
+    Supervisor::new("outside", Strategy::OneForOne)
+        .intensity(20, Duration::from_mins(1))
+        .child(Child::permanent("uplink"))
 }
 
 /// How many ports are listened on.
 const MOST_LISTENERS: usize = 4096;
 
 /// How many sessions are attended at a time.
-const MOST_SESSIONS: usize = 4096;
+pub(crate) const MOST_SESSIONS: usize = 4096;
 
 #[cfg(test)]
 mod tests {
@@ -41,6 +60,6 @@ mod tests {
 
     #[test]
     fn the_tree_is_as_drawn() {
-        assert_drawn(&super::keeper(), include_str!("tree.rs"));
+        assert_drawn(&super::lasting(), include_str!("tree.rs"));
     }
 }

@@ -2,9 +2,8 @@
 
 use super::attempt::{Grant, Judge, Judgement, Ruling};
 use super::names::Names;
-use holdfast_policy::{
-    Captured, Denied, Destination, Identity, Policy, Request, Verdict, canonical,
-};
+use holdfast_policy::{Denied, Destination, Identity, Policy, Request, Verdict, canonical};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -12,17 +11,18 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Court {
     policy: Arc<Policy>,
-    captured: Arc<Captured>,
+    /// Ports that are listened on from the start, whatever the revision: the fence is built once.
+    standing: Arc<BTreeSet<u16>>,
     names: Arc<dyn Names>,
 }
 
 impl Court {
     /// Judges by this revision from now on.
     pub fn new(policy: Arc<Policy>, names: Arc<dyn Names>) -> Court {
-        let captured = Arc::new(policy.captured_ports());
+        let standing = Arc::new(policy.captured_ports().named);
         Court {
             policy,
-            captured,
+            standing,
             names,
         }
     }
@@ -30,7 +30,19 @@ impl Court {
     /// The same names under another revision.
     #[must_use]
     pub fn under(&self, policy: Arc<Policy>) -> Court {
-        Court::new(policy, Arc::clone(&self.names))
+        Court {
+            policy,
+            ..self.clone()
+        }
+    }
+
+    /// The same over a fence that listens on these ports: any other is captured when somebody connects to it.
+    #[must_use]
+    pub fn over(&self, standing: BTreeSet<u16>) -> Court {
+        Court {
+            standing: Arc::new(standing),
+            ..self.clone()
+        }
     }
 }
 
@@ -49,7 +61,7 @@ impl Judge for Court {
         };
         let ruling = match self.policy.judge(&request) {
             Verdict::Allowed(allowed) => {
-                let on_demand = !self.captured.named.contains(&port);
+                let on_demand = !self.standing.contains(&port);
                 Ruling::Allowed(Grant { allowed, on_demand })
             }
             Verdict::Denied(denied) => Ruling::Denied(denied),

@@ -30,7 +30,7 @@ use holdfast_wire::v1;
 use leave::{Notices, Phase, Switch};
 use parking_lot::Mutex;
 use socket2::SockRef;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -180,6 +180,12 @@ impl Desk {
     /// Puts another policy in force and closes the connections that it denies.
     pub fn revise(&self, policy: Arc<Policy>) {
         self.step_after(Event::Revised, |court| *court = court.under(policy));
+    }
+
+    /// Says on which ports the fence listens from its start.
+    pub fn stand_on(&self, ports: BTreeSet<u16>) {
+        let mut state = self.state.lock();
+        state.court = state.court.over(ports);
     }
 
     /// Attempts whose connection has not come in time end, unless a listener waits for room: then it may be in the backlog.

@@ -1,0 +1,264 @@
+//! The policy in force, one revision at a time.
+//!
+//! ```text
+//! Apply ── read, checked ──> compared ── network, resolver ──> in force ──> open connections it denies are closed
+//!    └── wrong: refused           └── the fence: refused, a restart puts it in force
+//! ```
+//!
+//! Wholly or not at all: whoever asks the policy meets one revision or the other, and what is refused changes nothing.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use holdfast_actor::{Actor, Fault, Me, Reply};
+use holdfast_policy::{Denied, Name, Policy};
+use holdfast_wire::v1;
+use parking_lot::RwLock;
+
+use crate::board::Board;
+use crate::egress::desk::Desk;
+use crate::resolver::Admission;
+
+/// The revision in force. Each question meets the present one.
+#[derive(Debug)]
+pub(crate) struct Rules(RwLock<Revision>);
+
+/// One policy and its number.
+#[derive(Clone, Debug)]
+pub(crate) struct Revision {
+    pub(crate) number: u64,
+    pub(crate) policy: Arc<Policy>,
+}
+
+impl Rules {
+    pub(crate) fn new(revision: Revision) -> Self {
+        Self(RwLock::new(revision))
+    }
+
+    pub(crate) fn present(&self) -> Revision {
+        self.0.read().clone()
+    }
+
+    fn policy(&self) -> Arc<Policy> {
+        Arc::clone(&self.0.read().policy)
+    }
+}
+
+impl Admission for Rules {
+    fn admits_name(&self, name: &Name) -> bool {
+        self.policy().admits_name(name)
+    }
+
+    fn admits_address(&self, name: &Name, address: IpAddr) -> Result<(), Denied> {
+        self.policy().admits_name_at(name, address)
+    }
+
+    fn hosts(&self, name: &Name) -> Option<Vec<IpAddr>> {
+        self.policy().hosts().get(name).cloned()
+    }
+
+    fn explain(&self, name: &Name) -> Option<Denied> {
+        Admission::explain(self.policy().as_ref(), name)
+    }
+}
+
+/// Why a revision is not put in force.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refused {
+    /// What it says is wrong.
+    #[error("read the policy: {0}")]
+    Invalid(String),
+    /// The fence is built once for each start.
+    #[error("put revision {revision} in force: a restart of the sandbox is needed to change {}", .sections.join(", "))]
+    NeedsRestart {
+        revision: u64,
+        sections: Vec<&'static str>,
+    },
+    /// A newer one is in force.
+    #[error("put revision {revision} in force: revision {present} is in force already")]
+    Outdated { revision: u64, present: u64 },
+}
+
+/// Reads a document as this host's programs are to be judged by it.
+pub(crate) type Read = Arc<dyn Fn(&str) -> Result<Policy, String> + Send + Sync>;
+
+/// Keeps the policy.
+pub(crate) struct Rulebook;
+
+/// What it can be told.
+#[derive(Debug)]
+pub(crate) enum Message {
+    /// Put this in force.
+    Apply(v1::PolicyRevision, Reply<Result<v1::PolicyState, Refused>>),
+}
+
+/// What it is born with. The rules themselves outlive it.
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) read: Read,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) board: Board,
+}
+
+impl Actor for Rulebook {
+    type Message = Message;
+    type Arguments = Arguments;
+    type State = Arguments;
+
+    async fn start(_: &Me<Message>, arguments: Arguments) -> Result<Arguments, Fault> {
+        Ok(arguments)
+    }
+
+    async fn handle(
+        me: &Me<Message>,
+        message: Message,
+        state: &mut Arguments,
+    ) -> Result<(), Fault> {
+        let Message::Apply(asked, reply) = message;
+        let number = asked.revision;
+        let read = Arc::clone(&state.read);
+        // A document may have thousands of rules.
+        let policy = me.offload(move || read(&asked.yaml)).await?;
+        let outcome = policy
+            .map_err(Refused::Invalid)
+            .and_then(|policy| state.put(number, policy));
+        match &outcome {
+            Ok(policy) => tracing::info!(revision = number, hash = policy.hash, "policy in force"),
+            Err(refused) => {
+                tracing::warn!(revision = number, %refused, "policy refused");
+                state.tell(number, refused.to_string());
+            }
+        }
+        reply.send(outcome);
+        Ok(())
+    }
+}
+
+impl Arguments {
+    fn put(&self, number: u64, policy: Policy) -> Result<v1::PolicyState, Refused> {
+        admit(&self.rules.present(), number, &policy)?;
+        let policy = Arc::new(policy);
+        // Names first: nobody may find a name that connections are refused to, which would be the case the other way round.
+        *self.rules.0.write() = Revision {
+            number,
+            policy: Arc::clone(&policy),
+        };
+        self.desk.revise(policy);
+        Ok(self.tell(number, String::new()))
+    }
+
+    /// Says on the board what is wanted and what is in force.
+    fn tell(&self, desired: u64, error: String) -> v1::PolicyState {
+        let state = state(&self.rules.present(), desired, error);
+        self.board
+            .revise(|status| status.policy = Some(state.clone()));
+        state
+    }
+}
+
+/// How the policy stands.
+pub(crate) fn state(present: &Revision, desired: u64, error: String) -> v1::PolicyState {
+    v1::PolicyState {
+        desired,
+        enforced: present.number,
+        hash: present.policy.hash(),
+        error,
+    }
+}
+
+/// Whether `policy` can follow the present revision while the sandbox runs.
+fn admit(present: &Revision, number: u64, policy: &Policy) -> Result<(), Refused> {
+    if number < present.number {
+        return Err(Refused::Outdated {
+            revision: number,
+            present: present.number,
+        });
+    }
+    let sections = fixed(&present.policy, policy);
+    if sections.is_empty() {
+        return Ok(());
+    }
+    Err(Refused::NeedsRestart {
+        revision: number,
+        sections,
+    })
+}
+
+/// The sections in which the two differ and that the fence has been built from.
+fn fixed(old: &Policy, new: &Policy) -> Vec<&'static str> {
+    let changed = [
+        ("filesystem_policy", old.filesystem() != new.filesystem()),
+        ("landlock", old.compatibility() != new.compatibility()),
+        ("process", old.process() != new.process()),
+        ("on_link_loss", old.on_link_loss() != new.on_link_loss()),
+    ];
+    let changed = changed.into_iter().filter(|(_, changed)| *changed);
+    changed.map(|(section, _)| section).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OLD: &str = "
+version: 1
+filesystem_policy: {read_only: [/usr]}
+network_policies: {a: {endpoints: [{host: a.test, port: 443}]}}
+";
+
+    fn policy(text: &str) -> Policy {
+        Policy::parse("policy.yaml", text).expect("a policy")
+    }
+
+    fn present() -> Revision {
+        Revision {
+            number: 3,
+            policy: Arc::new(policy(OLD)),
+        }
+    }
+
+    #[test]
+    fn network_and_names_follow_at_once() {
+        let new = OLD.replace("a.test", "b.test") + "resolver: {hosts: {b.test: [127.0.0.1]}}\n";
+
+        assert_eq!(admit(&present(), 4, &policy(&new)), Ok(()));
+    }
+
+    #[test]
+    fn what_the_fence_is_made_of_needs_a_restart_and_is_named() {
+        let new = OLD.replace("/usr", "/opt")
+            + "process: {limits: {nofile: 100}}\non_link_loss: freeze\n";
+
+        let refused = admit(&present(), 4, &policy(&new)).expect_err("refused");
+
+        assert_eq!(
+            refused.to_string(),
+            "put revision 4 in force: a restart of the sandbox is needed to change filesystem_policy, process, on_link_loss"
+        );
+    }
+
+    #[test]
+    fn an_older_revision_never_replaces_a_newer_one() {
+        let outdated = Refused::Outdated {
+            revision: 2,
+            present: 3,
+        };
+        assert_eq!(admit(&present(), 2, &policy(OLD)), Err(outdated));
+        assert_eq!(admit(&present(), 3, &policy(OLD)), Ok(()));
+    }
+
+    #[test]
+    fn each_question_meets_the_present_revision() {
+        let rules = Rules::new(present());
+        let (a, b) = ("a.test".parse().expect("a"), "b.test".parse().expect("b"));
+        assert!(rules.admits_name(&a) && !rules.admits_name(&b));
+
+        *rules.0.write() = Revision {
+            number: 4,
+            policy: Arc::new(policy(&OLD.replace("a.test", "b.test"))),
+        };
+
+        assert!(!rules.admits_name(&a) && rules.admits_name(&b));
+    }
+}

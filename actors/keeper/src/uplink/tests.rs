@@ -1,0 +1,132 @@
+use std::pin::Pin;
+
+use holdfast_actor::{Child, Root, Seed, Strategy, Supervisor, Tree};
+use holdfast_wire::v1::uplink_server::{self, UplinkServer};
+use tokio::net::UnixListener;
+use tokio::task::JoinHandle;
+use tokio_stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::*;
+
+/// A gateway that hands on what it is told.
+struct Gateway(mpsc::Sender<v1::Report>);
+
+#[tonic::async_trait]
+impl uplink_server::Uplink for Gateway {
+    type LeaseStream = Pin<Box<dyn Stream<Item = Result<v1::Renewal, Status>> + Send>>;
+
+    async fn lease(
+        &self,
+        request: Request<Streaming<v1::Report>>,
+    ) -> Result<Response<Self::LeaseStream>, Status> {
+        let tell = self.0.clone();
+        let renewals = request.into_inner().then(move |report| {
+            let tell = tell.clone();
+            async move {
+                let told = tell.send(report?).await;
+                told.map_err(|_| Status::unavailable("the test is over"))?;
+                Ok(v1::Renewal { expires_ms: 1 })
+            }
+        });
+        Ok(Response::new(Box::pin(renewals)))
+    }
+}
+
+fn serve(path: &Path) -> (JoinHandle<()>, mpsc::Receiver<v1::Report>) {
+    let _there_was_none = std::fs::remove_file(path);
+    let listener = UnixListener::bind(path).expect("bound");
+    let incoming = futures_util::stream::unfold(listener, async |listener| {
+        let (stream, _) = listener.accept().await.ok()?;
+        Some((Ok::<_, io::Error>(stream), listener))
+    });
+    let (tell, told) = mpsc::channel(100);
+    let server = tonic::transport::Server::builder()
+        .add_service(UplinkServer::new(Gateway(tell)))
+        .serve_with_incoming(incoming);
+    let server = tokio::spawn(async move { server.await.expect("served") });
+    (server, told)
+}
+
+async fn start(path: &Path, status: &watch::Sender<v1::Status>) -> Root {
+    let spec = Supervisor::new("outside", Strategy::OneForOne).child(Child::permanent("uplink"));
+    let mut tree = Tree::new(spec);
+    tree.bind::<Uplink>(
+        "outside/uplink",
+        Arguments {
+            gateway: path.to_owned(),
+            id: "a".to_owned(),
+            generation: 2,
+            epoch: 3,
+            status: status.subscribe(),
+        },
+    );
+    let root = tree
+        .start(Seed::new(1), |_: &holdfast_actor::Change| {})
+        .await
+        .expect("fit");
+    root.up().await.expect("up");
+    root
+}
+
+async fn next(told: &mut mpsc::Receiver<v1::Report>) -> v1::Report {
+    let told = timeout(Duration::from_secs(5), told.recv()).await;
+    told.expect("in time").expect("a report")
+}
+
+#[tokio::test]
+async fn each_change_is_reported_and_silence_is_filled() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("gateway.sock");
+    let (_server, mut told) = serve(&path);
+    let status = watch::Sender::new(v1::Status::default());
+    let _root = start(&path, &status).await;
+
+    let first = next(&mut told).await;
+    assert_eq!((first.generation, first.epoch), (2, 3));
+    status.send_modify(|status| status.set_phase(v1::Phase::Ready));
+    let mut phases = Vec::new();
+    while phases.last() != Some(&v1::Phase::Ready) {
+        phases.push(next(&mut told).await.status.expect("one").phase());
+    }
+    let again = next(&mut told).await;
+
+    assert_eq!(again.status.expect("one").phase(), v1::Phase::Ready);
+}
+
+/// SV-12: a gateway that was away hears of the sandbox again by itself.
+#[tokio::test]
+async fn a_gateway_that_comes_back_is_told_again() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("gateway.sock");
+    let status = watch::Sender::new(v1::Status::default());
+    let _root = start(&path, &status).await;
+    let (server, mut told) = serve(&path);
+    next(&mut told).await;
+
+    server.abort();
+    let _ = server.await;
+    drop(told);
+    let (_server, mut told) = serve(&path);
+
+    next(&mut told).await;
+}
+
+#[tokio::test]
+async fn the_last_word_is_heard_before_it_leaves() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("gateway.sock");
+    let (_server, mut told) = serve(&path);
+    let status = watch::Sender::new(v1::Status::default());
+    let root = start(&path, &status).await;
+    next(&mut told).await;
+
+    status.send_modify(|status| status.set_phase(v1::Phase::Stopped));
+    root.shutdown().await;
+
+    let mut last = v1::Phase::Unspecified;
+    while let Ok(report) = told.try_recv() {
+        last = report.status.expect("one").phase();
+    }
+    assert_eq!(last, v1::Phase::Stopped);
+}

@@ -1,0 +1,218 @@
+//! Everything a keeper works with once its boundary is held, and the actors that work with it.
+//!
+//! What stands here outlives the actors: a restarted one finds sockets, names and attempts where they were.
+
+use std::sync::Arc;
+
+use holdfast_actor::{Clock, Seed, Tree};
+use holdfast_kernel::handoff::Socket;
+use holdfast_observability::{Audit, Races};
+use holdfast_policy::Policy;
+use holdfast_wire::v1;
+use parking_lot::Mutex;
+
+use crate::arrivals::{Arrivals, Unbuilt, gather};
+use crate::capture::{self, Capture};
+use crate::egress::actor::{Kept, LaneActor, LaneArguments};
+use crate::egress::budget::Budget;
+use crate::egress::desk::{self, Desk};
+use crate::egress::names::Directory;
+use crate::egress::relay::Means;
+use crate::egress::{self, dial};
+use crate::link::{self, Client, Dialler, Link};
+use crate::resolver::nameserver::{self, Nameserver};
+use crate::resolver::{self, Counters, Patience, Resolver, Source, Trail, Upstream};
+use crate::rulebook::{Revision, Rules};
+
+/// What a keeper is given.
+#[derive(Clone, Debug)]
+pub struct Arguments {
+    /// The sandbox's name.
+    pub sandbox: String,
+    /// The policy in force.
+    pub policy: Arc<Policy>,
+    /// Where verdicts are recorded; started.
+    pub audit: Audit,
+    /// How many descriptors this process may have open.
+    pub descriptors: u64,
+}
+
+/// What there is before there are actors.
+pub(crate) struct Works {
+    pub(crate) control: Client,
+    pub(crate) dialler: Dialler,
+    /// What the boundary told at the attach.
+    pub(crate) attached: v1::AttachReply,
+    /// How the fence was built.
+    pub(crate) standing: v1::Standing,
+    pub(crate) rules: Arc<Rules>,
+    pub(crate) desk: Arc<Desk>,
+    pub(crate) seed: Seed,
+    names: Names,
+    arrivals: Arrivals,
+}
+
+impl Works {
+    /// Waits until the fence at the other end of `handoff` stands, and attaches to its boundary as `epoch`.
+    pub(crate) async fn take(
+        arguments: &Arguments,
+        revision: u64,
+        handoff: Socket,
+        epoch: u64,
+    ) -> Result<Self, Unbuilt> {
+        let dialler = Dialler::new(Arc::new(handoff))?;
+        let arrivals = gather(dialler.handoff()).await?;
+        let mut control = dialler.dial().await?;
+        let attached = link::attach(&mut control, epoch).await?;
+        let seed = Seed::fresh();
+        let rules = Arc::new(Rules::new(Revision {
+            number: revision,
+            policy: Arc::clone(&arguments.policy),
+        }));
+        let names = Names::of(arguments, &rules, seed);
+        let desk = Arc::new(desk(arguments, &names));
+        // They were opened for the policy that the fence was built for.
+        desk.stand_on(arrivals.listeners.iter().map(|(port, _)| *port).collect());
+        Ok(Self {
+            control,
+            dialler,
+            attached,
+            standing: arrivals.standing.clone(),
+            rules,
+            desk,
+            seed,
+            names,
+            arrivals,
+        })
+    }
+
+    /// Puts the actors that every keeper has in their places.
+    pub(crate) fn bind(self, tree: &mut Tree) {
+        let Self {
+            control,
+            dialler,
+            desk,
+            names,
+            arrivals,
+            ..
+        } = self;
+        tree.bind::<Link>("keeper/link", link::Arguments { control });
+        let (udp, tcp) = arrivals.names;
+        tree.bind::<Nameserver>(
+            "keeper/resolver",
+            nameserver::Arguments {
+                resolver: Arc::clone(&names.resolver),
+                sockets: Arc::new(Mutex::new(Some(resolver::Sockets::new(udp, tcp)))),
+                limits: resolver::Limits::default(),
+            },
+        );
+        tree.bind::<LaneActor>(
+            "keeper/lane",
+            LaneArguments {
+                source: Arc::new(Kept(arrivals.lane)),
+                desk: Arc::clone(&desk),
+                races: races(),
+            },
+        );
+        let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
+        let listeners = tree.dynamic("keeper/egress");
+        tree.bind::<Capture>(
+            "keeper/capture",
+            capture::Arguments {
+                dialler,
+                sockets: Arc::new(Mutex::new(
+                    arrivals.listeners.into_iter().map(kept).collect(),
+                )),
+                listeners,
+                desk: Arc::clone(&desk),
+                cookies: Arc::new(capture::Sockets::new(arrivals.diag)),
+            },
+        );
+    }
+}
+
+/// What answers names in this sandbox, and finds what they stand for.
+struct Names {
+    resolver: Arc<Resolver>,
+    directory: Arc<Directory>,
+}
+
+impl Names {
+    fn of(arguments: &Arguments, rules: &Arc<Rules>, seed: Seed) -> Self {
+        let clock = Clock::tokio();
+        let counters = Arc::new(Counters::default());
+        let config = resolver::Config {
+            source: Source::default(),
+            patience: Patience::default(),
+            clock: clock.clone(),
+        };
+        let upstream = Upstream::new(Arc::clone(rules) as _, config, Arc::clone(&counters));
+        let directory = Arc::new(Directory {
+            names: Arc::new(resolver::Names::new(seed.derive("names"))),
+            upstream: Arc::new(upstream),
+        });
+        let trail = Trail {
+            audit: arguments.audit.clone(),
+            sandbox: arguments.sandbox.clone(),
+            clock,
+        };
+        let resolver = Arc::new(Resolver::new(
+            Arc::clone(&directory.names),
+            Arc::clone(&directory.upstream),
+            Arc::clone(rules) as _,
+            Arc::new(trail),
+            counters,
+        ));
+        Self {
+            resolver,
+            directory,
+        }
+    }
+}
+
+/// Where attempts to connect are kept and judged.
+fn desk(arguments: &Arguments, names: &Names) -> Desk {
+    Desk::new(desk::Arguments {
+        sandbox: arguments.sandbox.clone(),
+        policy: Arc::clone(&arguments.policy),
+        names: Arc::clone(&names.directory) as _,
+        audit: arguments.audit.clone(),
+        clock: Clock::tokio(),
+        budget: Budget::new(connections(arguments.descriptors)),
+        own: Vec::new(),
+        limits: dial::Limits::default(),
+        means: Means::default(),
+    })
+}
+
+/// How many connections a limit of descriptors bears: two each, besides what everything else needs.
+fn connections(descriptors: u64) -> usize {
+    let free = descriptors.saturating_sub(RESERVE) / 2;
+    usize::try_from(free)
+        .unwrap_or(usize::MAX)
+        .clamp(1, MOST_CONNECTIONS)
+}
+
+/// Harmless races are counted, and told of once a minute.
+fn races() -> egress::lane::Races {
+    let clock = Clock::tokio();
+    let (races, start) = (Mutex::new(Races::default()), clock.now());
+    Arc::new(move |counted: v1::Races| {
+        let mut races = races.lock();
+        races.merge(
+            counted
+                .counts
+                .iter()
+                .map(|(race, count)| (race.as_str(), *count)),
+        );
+        if let Some(summary) = races.summary(clock.now() - start) {
+            tracing::info!("{summary}");
+        }
+    })
+}
+
+/// Descriptors for everything that is no connection.
+const RESERVE: u64 = 64;
+
+/// More connections than this are not admitted at a time, whatever the limit.
+const MOST_CONNECTIONS: usize = 16_384;
