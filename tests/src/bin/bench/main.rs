@@ -10,6 +10,11 @@ use table::Table;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, port] = wanted.as_slice()
+        && word == place::BARE_RELAY
+    {
+        return place::bare_relay(port.parse().expect("a port"));
+    }
     let mut table = Table::new(wanted);
     if holdfast_tests::probe::probe().is_none() {
         return;

@@ -4,13 +4,15 @@ use holdfast_tests::probe::{answers, probe};
 use holdfast_tests::servers::{FOUR, Server};
 use holdfast_tests::{Area, Policy, Run, Running, leaks};
 use std::collections::{BTreeMap, BTreeSet};
-use std::process::Command;
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::process::{Child, Command, Stdio};
 use tokio::net::TcpStream;
 
 /// What an attempt answered, as numbers.
 pub(crate) type Figures = BTreeMap<String, f64>;
 
-fn figures(answers: BTreeMap<String, String>) -> Figures {
+/// What was answered, without what is no number.
+pub(crate) fn figures(answers: BTreeMap<String, String>) -> Figures {
     answers
         .into_iter()
         .filter_map(|(name, value)| Some((name, value.parse().ok()?)))
@@ -39,16 +41,58 @@ pub(crate) fn inside(area: &Area, policy: &Policy, words: &str) -> Figures {
     figures(answers(&done.stdout))
 }
 
-/// The least that any proxy must do: accept, dial, copy. Buffers of the size that is best here.
-pub(crate) fn bare_relay(to: u16) -> Server {
-    Server::start(FOUR, move |mut near| async move {
+/// The least that any proxy must do, in a process of its own as any proxy is: accept, dial, copy. Buffers of the size that is
+/// best here.
+pub(crate) struct BareRelay {
+    process: Child,
+    port: u16,
+}
+
+impl BareRelay {
+    /// Starts one that leads to a port of loopback.
+    pub(crate) fn start(to: u16) -> Self {
+        let mut process = Command::new(std::env::current_exe().expect("know our own path"))
+            .args([BARE_RELAY, &to.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the bare relay");
+        let mut line = String::new();
+        BufReader::new(process.stdout.take().expect("its output"))
+            .read_line(&mut line)
+            .expect("hear its port");
+        let port = line.trim().parse().expect("a port");
+        Self { process, port }
+    }
+
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+}
+
+impl Drop for BareRelay {
+    fn drop(&mut self) {
+        // With its input it ends.
+        drop(self.process.stdin.take());
+        drop(self.process.wait());
+    }
+}
+
+/// The process of a [`BareRelay`]: serves until its input ends.
+pub(crate) fn bare_relay(to: u16) {
+    let server = Server::start(FOUR, move |mut near| async move {
         if let Ok(mut far) = TcpStream::connect((FOUR, to)).await {
             drop(far.set_nodelay(true));
             let size = 1 << 18;
             drop(tokio::io::copy_bidirectional_with_sizes(&mut near, &mut far, size, size).await);
         }
-    })
+    });
+    writeln!(std::io::stdout(), "{}", server.port()).expect("say the port");
+    drop(std::io::stdin().read(&mut [0]));
 }
+
+/// The word that makes this program a bare relay.
+pub(crate) const BARE_RELAY: &str = "--bare-relay";
 
 /// Our own processes of a run: those that execute the binary, without the workload.
 pub(crate) fn ours(run: &Running) -> Vec<i32> {

@@ -1,6 +1,8 @@
 //! What is measured.
 
-use crate::place::{bare_relay, chain, inside, open_descriptors, ours, outside, processor};
+use crate::place::{
+    BareRelay, Figures, chain, figures, inside, open_descriptors, ours, outside, processor,
+};
 use crate::table::{Table, middle};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, now};
@@ -13,7 +15,9 @@ const RUNS: usize = 41;
 /// Connects of one row. All rows together stay below the number of closing sockets where every connect gets slower.
 const CONNECTS: u32 = 3000;
 /// Seconds of one row of throughput.
-const SECONDS: u32 = 3;
+const SECONDS: u32 = 2;
+/// Spells of each way, by turns.
+const SPELLS: usize = 5;
 /// Turns of a workload, native and inside by turns, so that a change of the machine's speed hits both.
 const TURNS: usize = 9;
 
@@ -115,21 +119,16 @@ pub(crate) fn requests(table: &mut Table) {
         return;
     }
     let (area, server) = (area(), tcp::echo(FOUR));
-    let relay = bare_relay(server.port());
-    let port = server.port();
-    let native = outside(&format!("bench-requests {FOUR} {port} 16 {SECONDS}"));
-    let bare = outside(&format!(
-        "bench-requests {FOUR} {} 16 {SECONDS}",
-        relay.port()
-    ));
-    let words = format!("bench-requests origin.test {port} 16 {SECONDS}");
-    let through = inside(&area, &Policy::origin(port), &words);
-    table.beside(
-        "requests on 16 kept connections",
-        "1/s",
-        native["rate"],
-        through["rate"],
-    );
+    let relay = BareRelay::start(server.port());
+    let words = |host: &str, port: u16| format!("bench-requests {host} {port} 16 {SECONDS}");
+    let policy = Policy::origin(server.port());
+    let [native, bare, through] = by_turns([
+        &|| outside(&words(FOUR, server.port())),
+        &|| outside(&words(FOUR, relay.port())),
+        &|| inside(&area, &policy, &words("origin.test", server.port())),
+    ]);
+    let what = "requests on 16 kept connections";
+    table.beside(what, "1/s", native["rate"], through["rate"]);
     table.beside(
         "… against a bare relay",
         "1/s",
@@ -138,6 +137,12 @@ pub(crate) fn requests(table: &mut Table) {
     );
     table.beside("… p50", "µs", native["p50"], through["p50"]);
     table.beside("… p99", "µs", native["p99"], through["p99"]);
+    table.beside(
+        "… p99 against a bare relay",
+        "µs",
+        bare["p99"],
+        through["p99"],
+    );
 }
 
 /// Bytes without end, and what they cost.
@@ -146,40 +151,61 @@ pub(crate) fn bulk(table: &mut Table) {
         return;
     }
     let (area, server) = (area(), tcp::source(FOUR));
-    let relay = bare_relay(server.port());
-    let port = server.port();
+    let relay = BareRelay::start(server.port());
+    let policy = Policy::origin(server.port());
     for connections in [1, 64] {
-        let native = outside(&format!("bench-bulk {FOUR} {port} {connections} {SECONDS}"));
-        let bare = outside(&format!(
-            "bench-bulk {FOUR} {} {connections} {SECONDS}",
-            relay.port()
-        ));
-        let words = format!("bench-bulk origin.test {port} {connections} {SECONDS}");
-        // The shell stays, so that the run's own processes can be looked at when the bytes have passed.
-        let probe = holdfast_tests::probe::probe()
-            .expect("main asked for it")
-            .display();
-        let mut run = Run::new(&area, &Policy::origin(port))
-            .shell(&format!("{probe} {words}; echo over; read x"))
-            .held_input()
-            .start();
-        let said = run.expect("over");
-        let through = holdfast_tests::probe::answers(said.as_bytes());
-        let figure = |name: &str| through[name].parse::<f64>().expect("a number");
-        let seconds = processor(&ours(&run));
-        run.end_input();
-        run.finish().exited(1);
+        let words =
+            |host: &str, port: u16| format!("bench-bulk {host} {port} {connections} {SECONDS}");
+        let [native, bare, through] = by_turns([
+            &|| outside(&words(FOUR, server.port())),
+            &|| outside(&words(FOUR, relay.port())),
+            &|| bulk_inside(&area, &policy, &words("origin.test", server.port())),
+        ]);
         let what = format!("bulk, {connections} connections");
-        table.beside(&what, "GB/s", native["gbps"], figure("gbps"));
+        table.beside(&what, "GB/s", native["gbps"], through["gbps"]);
         table.beside(
             "… against a bare relay",
             "GB/s",
             bare["gbps"],
-            figure("gbps"),
+            through["gbps"],
         );
-        let gibibytes = figure("bytes") / f64::from(1 << 30);
-        table.alone("… our processor time", "s/GiB", seconds / gibibytes);
+        table.alone("… our processor time", "s/GiB", through["cost"]);
     }
+}
+
+/// One spell of bytes through a sandbox, with what they cost our processes in seconds per GiB.
+fn bulk_inside(area: &Area, policy: &Policy, words: &str) -> Figures {
+    // The shell stays, so that the run's own processes can be looked at when the bytes have passed.
+    let probe = holdfast_tests::probe::probe()
+        .expect("main asked for it")
+        .display();
+    let mut run = Run::new(area, policy)
+        .shell(&format!("{probe} {words}; echo over; read x"))
+        .held_input()
+        .start();
+    let said = run.expect("over");
+    let mut figures = figures(holdfast_tests::probe::answers(said.as_bytes()));
+    let gibibytes = figures["bytes"] / f64::from(1 << 30);
+    figures.insert("cost".into(), processor(&ours(&run)) / gibibytes);
+    run.end_input();
+    run.finish().exited(1);
+    figures
+}
+
+/// Measures each way [`SPELLS`] times, by turns, so that a noisy minute hits all of them; answers the middle of each figure.
+fn by_turns<const WAYS: usize>(ways: [&dyn Fn() -> Figures; WAYS]) -> [Figures; WAYS] {
+    let mut seen: [BTreeMap<String, Vec<f64>>; WAYS] = std::array::from_fn(|_| BTreeMap::new());
+    for _ in 0..SPELLS {
+        for (way, seen) in ways.iter().zip(&mut seen) {
+            for (name, figure) in way() {
+                seen.entry(name).or_default().push(figure);
+            }
+        }
+    }
+    seen.map(|figures| {
+        let middles = figures.into_iter();
+        middles.map(|(name, all)| (name, middle(all))).collect()
+    })
 }
 
 /// Work that never leaves the sandbox.
