@@ -92,6 +92,7 @@ async fn start(
     hand(keeper, Kind::Lane(v1::Lane {}), &[theirs.as_fd()])?;
     let mut tree = Tree::new(tree::boundary());
     let readers = tree.dynamic("boundary/sessions");
+    let lookout = tree.lookout();
     tree.bind::<Launcher>(
         "boundary/launcher",
         LauncherArguments {
@@ -129,6 +130,7 @@ async fn start(
                 heard: Heard::default(),
                 clock: Clock::tokio(),
                 readers,
+                lookout,
             }),
             on_link_loss: built.on_link_loss,
         },

@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use holdfast_actor::{Clock, Dynamic};
+use holdfast_actor::{Blow, Clock, Dynamic, Lookout, Path};
 use holdfast_wire::v1::boundary_server::Boundary;
 use holdfast_wire::{handshake, v1};
 use parking_lot::Mutex;
@@ -26,6 +26,8 @@ pub(crate) struct Service {
     pub(crate) clock: Clock,
     /// The actors that read the sessions.
     pub(crate) readers: Dynamic,
+    /// Sees the boundary's own tree.
+    pub(crate) lookout: Lookout,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -154,6 +156,20 @@ impl Boundary for Service {
             .clear()
             .await
             .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
+        Ok(Response::new(v1::Nothing {}))
+    }
+
+    async fn strike(&self, request: Request<v1::StrikeRequest>) -> Answer<v1::Nothing> {
+        self.held()?;
+        let asked = request.into_inner();
+        let blow = match asked.blow() {
+            v1::Blow::Panic => Blow::Panic,
+            v1::Blow::Hang => Blow::Hang,
+            v1::Blow::Unspecified => return Err(Status::invalid_argument("no blow")),
+        };
+        if !self.lookout.strike(&Path::new(&asked.path), blow).await {
+            return Err(Status::not_found(format!("no actor at {}", asked.path)));
+        }
         Ok(Response::new(v1::Nothing {}))
     }
 

@@ -39,10 +39,10 @@ mod warden;
 
 pub use actor::Actor;
 pub use address::Address;
-pub use mailbox::{Handle, Reply, Unanswered, Undelivered};
+pub use mailbox::{Blow, Handle, Reply, Unanswered, Undelivered};
 pub use me::Me;
 pub use observer::Observer;
-pub use root::{Dynamic, Root};
+pub use root::{Dynamic, Lookout, Root};
 pub use tasks::Task;
 pub use tree::{Tree, Unfit};
 

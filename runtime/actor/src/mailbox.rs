@@ -117,8 +117,8 @@ impl<M: Send + 'static> Handle<M> {
         self.mailbox.beat();
     }
 
-    pub(crate) fn ping(&self) -> Result<(), Undelivered> {
-        self.post(Envelope::Ping)
+    pub(crate) fn prod(&self, prod: Prod) -> Result<(), Undelivered> {
+        self.post(Envelope::Prod(prod))
     }
 
     fn post(&self, envelope: Envelope<M>) -> Result<(), Undelivered> {
@@ -165,7 +165,25 @@ impl<T> Reply<T> {
 pub(crate) enum Envelope<M> {
     Message(M, Credit),
     Note(M),
+    Prod(Prod),
+}
+
+/// What the warden itself says to an actor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Prod {
+    /// Show that you live.
     Ping,
+    /// Fail like this.
+    Strike(Blow),
+}
+
+/// How an actor is made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blow {
+    /// It panics.
+    Panic,
+    /// It deals with nothing any more, until it is replaced. Its tasks go on.
+    Hang,
 }
 
 /// Counts what waits. ractor's own mailbox has no bound; this is ours.

@@ -7,6 +7,7 @@ use holdfast_supervision::{Child, End, Fault, Path, Refusal, View};
 use ractor::ActorRef;
 use tokio::sync::{oneshot, watch};
 
+use crate::mailbox::Blow;
 use crate::tree::Part;
 use crate::warden::{Order, Plan, Warden};
 use crate::{Actor, Address};
@@ -79,11 +80,15 @@ impl Root {
 
     /// How all members are doing, in the order of the drawing; empty when the tree has ended.
     pub async fn view(&self) -> Vec<View> {
-        let (reply, answer) = oneshot::channel();
-        match self.warden.send_message(Order::Look(reply)) {
-            Ok(()) => answer.await.unwrap_or_default(),
-            Err(_) => Vec::new(),
-        }
+        view(&self.warden).await
+    }
+}
+
+async fn view(warden: &ActorRef<Order>) -> Vec<View> {
+    let (reply, answer) = oneshot::channel();
+    match warden.send_message(Order::Look(reply)) {
+        Ok(()) => answer.await.unwrap_or_default(),
+        Err(_) => Vec::new(),
     }
 }
 
@@ -96,6 +101,44 @@ impl Drop for Root {
 /// The warden itself is gone, and with it all it watched.
 fn broken() -> End {
     End::GaveUp(Fault::bug("the warden of the tree is gone").into())
+}
+
+/// A place from which a tree is seen, for its members and others. Cheap to clone.
+#[derive(Clone)]
+pub struct Lookout(Arc<OnceLock<ActorRef<Order>>>);
+
+impl Lookout {
+    pub(crate) fn new(warden: Arc<OnceLock<ActorRef<Order>>>) -> Self {
+        Self(warden)
+    }
+
+    /// How all members are doing, in the order of the drawing; empty before the tree has started and when it has ended.
+    pub async fn view(&self) -> Vec<View> {
+        match self.0.get() {
+            Some(warden) => view(warden).await,
+            None => Vec::new(),
+        }
+    }
+
+    /// Makes an actor fail, for tests of what follows. False: nobody is at that place.
+    pub async fn strike(&self, path: &Path, blow: Blow) -> bool {
+        let Some(warden) = self.0.get() else {
+            return false;
+        };
+        let (reply, answer) = oneshot::channel();
+        let order = Order::Strike {
+            path: path.clone(),
+            blow,
+            reply,
+        };
+        warden.send_message(order).is_ok() && answer.await.unwrap_or(false)
+    }
+}
+
+impl fmt::Debug for Lookout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Lookout")
+    }
 }
 
 /// A dynamic supervisor of a tree. Cheap to clone.

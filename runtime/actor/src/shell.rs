@@ -17,7 +17,7 @@ use ractor::{ActorProcessingErr, ActorRef};
 
 use crate::address::{Address, Seat};
 use crate::life::Life;
-use crate::mailbox::{Envelope, Mailbox};
+use crate::mailbox::{Blow, Envelope, Mailbox, Prod};
 use crate::warden::Order;
 use crate::{Actor, Handle, Me};
 
@@ -141,10 +141,12 @@ impl<A: Actor> ractor::Actor for Shell<A> {
                 message
             }
             Envelope::Note(message) => message,
-            Envelope::Ping => {
+            Envelope::Prod(Prod::Ping) => {
                 me.beat();
                 return Ok(());
             }
+            Envelope::Prod(Prod::Strike(Blow::Panic)) => panic!("struck"),
+            Envelope::Prod(Prod::Strike(Blow::Hang)) => std::future::pending().await,
         };
         if let Phase::Serving(state) = &mut cabin.phase {
             A::handle(me, message, state).await.map_err(Failure)?;

@@ -11,8 +11,8 @@ use holdfast_clock::{Clock, Seed};
 use holdfast_supervision::{Flaw, Node, Path, Strategy, Supervisor};
 use ractor::{ActorCell, ActorRef, SpawnErr};
 
-use crate::mailbox::Mailbox;
-use crate::root::{Dynamic, Root};
+use crate::mailbox::{Mailbox, Prod};
+use crate::root::{Dynamic, Lookout, Root};
 use crate::shell::{Boarding, Post, Shell};
 use crate::warden::{Order, Plan};
 use crate::{Actor, Address, Handle, Observer};
@@ -76,6 +76,11 @@ impl Tree {
     /// The dynamic supervisor with this path, to add children to once the tree runs.
     pub fn dynamic(&self, path: &str) -> Dynamic {
         Dynamic::new(Path::new(path), Arc::clone(&self.warden))
+    }
+
+    /// Looks at the tree once it runs, from within or without.
+    pub fn lookout(&self) -> Lookout {
+        Lookout::new(Arc::clone(&self.warden))
     }
 
     /// Starts the tree on the present tokio runtime. It starts its children one after the other; see
@@ -170,7 +175,7 @@ pub(crate) type Hiring<'a> = Pin<Box<dyn Future<Output = Result<Hired, SpawnErr>
 pub(crate) struct Hired {
     pub(crate) cell: ActorCell,
     pub(crate) mailbox: Arc<Mailbox>,
-    pub(crate) ping: Box<dyn Fn() + Send + Sync>,
+    pub(crate) prod: Box<dyn Fn(Prod) + Send + Sync>,
 }
 
 /// An actor and what it is born with.
@@ -197,9 +202,9 @@ impl<A: Actor> Role for Part<A> {
             Ok(Hired {
                 cell: cell.get_cell(),
                 mailbox,
-                ping: Box::new(move || {
+                prod: Box::new(move |prod| {
                     // One that is gone is reported by its end.
-                    let _ = handle.ping();
+                    let _ = handle.prod(prod);
                 }),
             })
         })

@@ -19,6 +19,7 @@ use ractor::{ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{oneshot, watch};
 
 use crate::Observer;
+use crate::mailbox::{Blow, Prod};
 use crate::root::Stage;
 use crate::shell::{Failure, Post};
 use crate::tree::{Parts, Role};
@@ -45,6 +46,12 @@ pub(crate) enum Order {
     Remove(Path),
     /// Somebody wants to know how all are doing.
     Look(oneshot::Sender<Vec<View>>),
+    /// An actor shall fail.
+    Strike {
+        path: Path,
+        blow: Blow,
+        reply: oneshot::Sender<bool>,
+    },
     /// Stop everything.
     Shutdown,
 }
@@ -125,6 +132,9 @@ impl ractor::Actor for Warden {
             Order::Look(reply) => {
                 // Whoever asked may have lost patience.
                 let _ = reply.send(ward.tree.view());
+            }
+            Order::Strike { path, blow, reply } => {
+                let _ = reply.send(ward.crew.prod(&path, Prod::Strike(blow)));
             }
             Order::Vacated(generation) => events.extend(ward.crew.vacated(generation)),
             Order::Woke => {

@@ -8,6 +8,7 @@ use holdfast_clock::Moment;
 use holdfast_supervision::{Event, Generation, Node, Path, Reason, Supervisor};
 use ractor::{ActorCell, ActorId};
 
+use crate::mailbox::Prod;
 use crate::tree::Hired;
 
 /// Everyone who is there.
@@ -158,6 +159,19 @@ impl Crew {
         }
     }
 
+    /// Says something to the one at `path`; false when nobody is up there.
+    pub(super) fn prod(&self, path: &Path, prod: Prod) -> bool {
+        let mut members = self.members.values();
+        let found = members.find(|member| {
+            member.path == *path
+                && matches!(member.phase, Phase::Heard { .. } | Phase::Asked { .. })
+        });
+        if let Some(member) = found {
+            (member.hired.prod)(prod);
+        }
+        found.is_some()
+    }
+
     /// Looks at everyone who is up: whoever was asked and has not answered for half its ping deadline is stuck.
     pub(super) fn watch(&mut self, now: Moment) -> Vec<Event> {
         if now < self.next_watch(self.watched) {
@@ -169,7 +183,7 @@ impl Crew {
             let present = member.hired.mailbox.beats();
             match member.phase {
                 Phase::Heard { beats } if beats == present => {
-                    (member.hired.ping)();
+                    (member.hired.prod)(Prod::Ping);
                     member.phase = Phase::Asked { beats, since: now };
                 }
                 Phase::Asked { beats, since } if beats == present => {

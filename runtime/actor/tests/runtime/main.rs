@@ -6,6 +6,7 @@ mod mailbox;
 mod puppet;
 mod restarts;
 mod shutdown;
+mod strikes;
 mod stuck;
 mod tasks;
 mod usage;

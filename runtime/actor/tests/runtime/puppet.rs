@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use holdfast_actor::{
-    Actor, Address, Backoff, Change, Child, Fault, Handle, Me, Path, Reply, Root, Seed, Strategy,
-    Supervisor, Tree, What,
+    Actor, Address, Backoff, Change, Child, Fault, Handle, Lookout, Me, Path, Reply, Root, Seed,
+    Strategy, Supervisor, Tree, What,
 };
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
@@ -168,6 +168,7 @@ impl Log {
 /// A running tree whose changes can be waited for.
 pub(crate) struct Stage {
     pub(crate) root: Root,
+    pub(crate) lookout: Lookout,
     pub(crate) log: Log,
     changes: watch::Receiver<Vec<Change>>,
 }
@@ -178,12 +179,14 @@ impl Stage {
         let observer = move |change: &Change| {
             tell.send_modify(|changes: &mut Vec<Change>| changes.push(change.clone()));
         };
+        let lookout = tree.lookout();
         let root = tree
             .start(Seed::new(1), observer)
             .await
             .expect("the tree is sound");
         Self {
             root,
+            lookout,
             log: log.clone(),
             changes,
         }
