@@ -1,0 +1,361 @@
+//! Writes on the board what is known of the sandbox: its health at once, what is merely counted every 700 ms.
+//!
+//! ```text
+//!  supervision, link, canary, pressure ── note ──> Health ── changed ──> board, at once
+//!  desk, broker, descriptors ────────────────────> counters ── every REFRESH ──> board
+//!  time ── the first observation that grows old ─> Health
+//! ```
+//!
+//! Whoever notes something is never held up: a step of the health is a few comparisons, and those who watch the board are
+//! told without waiting for them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, SystemTime};
+
+use holdfast_actor::{Clock, Moment};
+use holdfast_wire::v1;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::board::Board;
+use crate::egress::desk::Desk;
+use crate::health::{Condition, Event, Health, Report, Walked};
+
+/// The sandbox's health, and where it is shown. Cheap to clone; all clones are one.
+#[derive(Clone)]
+pub struct Vitals(Arc<Shared>);
+
+struct Shared {
+    board: Board,
+    clock: Clock,
+    anchor: Anchor,
+    state: Mutex<State>,
+    canary: Notify,
+}
+
+struct State {
+    health: Health,
+    canary: v1::CanaryState,
+    /// What is counted since the last refresh.
+    broker: v1::BrokerState,
+    boundary: Option<v1::Descriptors>,
+    keeper: Option<v1::Descriptors>,
+    desk: Option<Arc<Desk>>,
+}
+
+/// One moment with its date, so that a date that jumps later changes no other one.
+#[derive(Clone, Copy, Debug)]
+struct Anchor(Moment, SystemTime);
+
+impl Vitals {
+    /// Nothing is known yet. A keeper that takes a running sandbox over begins Degraded, not Pending.
+    pub fn new(board: Board, clock: Clock, takes_over: bool) -> Self {
+        let now = clock.now();
+        let vitals = Self(Arc::new(Shared {
+            board,
+            anchor: Anchor(now, clock.wall()),
+            state: Mutex::new(State {
+                health: Health::new(now, takes_over),
+                canary: v1::CanaryState::default(),
+                broker: v1::BrokerState::default(),
+                boundary: None,
+                keeper: None,
+                desk: None,
+            }),
+            canary: Notify::new(),
+            clock,
+        }));
+        vitals.show(&vitals.0.state.lock());
+        vitals
+    }
+
+    /// Counts of the egress come from this desk.
+    pub fn count(&self, desk: &Arc<Desk>) {
+        self.0.state.lock().desk = Some(Arc::clone(desk));
+    }
+
+    /// Takes in what happened. Those who watch hear of what follows from it before this returns.
+    pub fn note(&self, event: Event) {
+        let now = self.0.clock.now();
+        let mut state = self.0.state.lock();
+        let restarted = restart_of(&event);
+        state.keep(&event, self.0.anchor);
+        let turn = state.health.step(event, now);
+        if turn.changed {
+            let report = state.health.report();
+            let (phase, reason) = (report.phase, report.reason);
+            tracing::info!(?phase, reason, message = report.message, "health");
+            self.show(&state);
+        }
+        drop(state);
+        if let Some((actor, restarts)) = restarted {
+            self.0.board.revise(|status| {
+                status.restarts.insert(actor, restarts.into());
+            });
+        }
+        if turn.canary {
+            self.0.canary.notify_one();
+        }
+    }
+
+    /// Ready when a canary should go at once.
+    pub(crate) async fn canary_wanted(&self) {
+        self.0.canary.notified().await;
+    }
+
+    /// Whether the sandbox is Ready.
+    pub fn is_ready(&self) -> bool {
+        self.0.state.lock().health.report().phase == crate::health::Phase::Ready
+    }
+
+    /// The descriptors of this process, as they were counted last.
+    pub(crate) fn keep_descriptors(&self, counted: v1::Descriptors) {
+        self.0.state.lock().keeper = Some(counted);
+    }
+
+    /// Shows what grows old when it does, and what is merely counted every [`REFRESH`]. Never ends.
+    pub(crate) async fn refresh(&self) {
+        let mut policy = None;
+        let mut board = self.0.board.watch();
+        let mut next = self.0.clock.now();
+        loop {
+            let wanted = board.borrow_and_update().policy.clone();
+            if wanted != policy {
+                if let Some(v1::PolicyState {
+                    desired,
+                    enforced,
+                    error,
+                    ..
+                }) = wanted.clone()
+                {
+                    self.note(Event::Policy {
+                        desired,
+                        enforced,
+                        error,
+                    });
+                }
+                policy = wanted;
+            }
+            let now = self.0.clock.now();
+            if now >= next {
+                next = now + REFRESH;
+                self.note(Event::Passed);
+                self.show(&self.0.state.lock());
+            }
+            let expiry = self.0.state.lock().health.expires();
+            // A little later than the last moment at which it is still good.
+            let expiry = expiry.map_or(Moment::NEVER, |expiry| expiry + MILLISECOND);
+            let wake = next.min(expiry.max(now + MILLISECOND));
+            tokio::select! {
+                changed = board.changed() => drop(changed),
+                () = tokio::time::sleep(wake - now) => self.note(Event::Passed),
+            }
+        }
+    }
+
+    /// Writes all of it on the board, under the lock, so that what is older never comes later.
+    fn show(&self, state: &State) {
+        let Shared { board, anchor, .. } = &*self.0;
+        board.revise(|status| {
+            write_report(status, state.health.report(), *anchor);
+            status.canary = Some(state.canary);
+            status.broker = Some(state.broker.clone());
+            for (process, counted) in [("keeper", state.keeper), ("boundary", state.boundary)] {
+                if let Some(counted) = counted {
+                    status.descriptors.insert(process.to_owned(), counted);
+                }
+            }
+            if let Some(desk) = &state.desk {
+                status.egress = Some(egress(desk));
+            }
+        });
+    }
+}
+
+impl State {
+    /// Keeps what an event brings besides health.
+    fn keep(&mut self, event: &Event, anchor: Anchor) {
+        match event {
+            Event::Beat(beat) => {
+                let v1::BrokerCounts {
+                    notifications,
+                    denied,
+                    faults,
+                } = beat.broker.unwrap_or_default();
+                self.broker.notifications = notifications;
+                self.broker.denied = denied;
+                self.broker.faults = faults;
+                self.boundary = beat.descriptors.or(self.boundary);
+            }
+            Event::Walked(Walked { began, ended, fell }) => {
+                let took = ended.since(*began).as_micros();
+                self.canary.last_ms = anchor.date(*ended);
+                self.canary.duration_us = u64::try_from(took).unwrap_or(u64::MAX);
+                if fell.is_some() {
+                    self.canary.failures += 1;
+                } else {
+                    self.canary.last_ok_ms = self.canary.last_ms;
+                }
+            }
+            Event::Changed(_)
+            | Event::Fence(_)
+            | Event::Linked
+            | Event::Unlinked(..)
+            | Event::Refused
+            | Event::Descriptors(_)
+            | Event::Listening(_)
+            | Event::Policy { .. }
+            | Event::Over { .. }
+            | Event::Passed => {}
+        }
+    }
+}
+
+impl Anchor {
+    /// Milliseconds since 1970.
+    fn date(self, moment: Moment) -> i64 {
+        let Self(known, date) = self;
+        let at = date + moment.since(known);
+        let since = at
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    }
+}
+
+/// An actor of the keeper that came back, and how often it has. Single sessions are not told: each is its own.
+fn restart_of(event: &Event) -> Option<(String, u32)> {
+    let Event::Changed(change) = event else {
+        return None;
+    };
+    let path = change.path.as_str();
+    let told = change.restarts > 0 && !path.starts_with("keeper/sessions/");
+    let actor = path.strip_prefix("keeper/")?;
+    told.then(|| (actor.to_owned(), change.restarts))
+}
+
+fn write_report(status: &mut v1::Status, report: &Report, anchor: Anchor) {
+    status.conditions = report
+        .conditions
+        .iter()
+        .map(|condition| write_condition(condition, anchor))
+        .collect();
+    // What is over stays so, whoever said it.
+    if matches!(status.phase(), v1::Phase::Stopped | v1::Phase::Failed) {
+        return;
+    }
+    status.set_phase(report.phase.into());
+    report.reason.clone_into(&mut status.reason);
+    report.message.clone_into(&mut status.message);
+    status.since_ms = anchor.date(report.since);
+}
+
+fn write_condition(condition: &Condition, anchor: Anchor) -> v1::Condition {
+    v1::Condition {
+        r#type: v1::ConditionType::from(condition.kind).into(),
+        status: v1::Truth::from(condition.status).into(),
+        reason: condition.reason.to_owned(),
+        message: condition.message.clone(),
+        since_ms: anchor.date(condition.since),
+        observed_ms: anchor.date(condition.observed),
+    }
+}
+
+fn egress(desk: &Desk) -> v1::EgressCounts {
+    let counters = &desk.counters;
+    v1::EgressCounts {
+        open: counters.open.load(Ordering::Relaxed) as u64,
+        allowed: counters.allowed.load(Ordering::Relaxed),
+        denied: counters.denied.load(Ordering::Relaxed),
+        refused_upstream: counters.refused_upstream.load(Ordering::Relaxed),
+    }
+}
+
+/// How often what is merely counted is shown.
+const REFRESH: Duration = Duration::from_millis(700);
+
+const MILLISECOND: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::health::{BEAT_AGE, Sample};
+
+    fn vitals() -> (Vitals, Board) {
+        let board = Board::new(v1::Status::default());
+        (Vitals::new(board.clone(), Clock::tokio(), false), board)
+    }
+
+    fn all_but_the_canary(vitals: &Vitals) {
+        let (desired, enforced, error) = (1, 1, String::new());
+        for event in [
+            Event::Fence(Ok(())),
+            Event::Linked,
+            Event::Descriptors(Sample::default()),
+            Event::Policy {
+                desired,
+                enforced,
+                error,
+            },
+        ] {
+            vitals.note(event);
+        }
+    }
+
+    fn walked() -> Event {
+        let now = Clock::tokio().now();
+        Event::Walked(Walked {
+            began: now,
+            ended: now + MILLISECOND,
+            fell: None,
+        })
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_change_is_on_the_board_before_anything_else_happens() {
+        let (vitals, board) = vitals();
+        assert_eq!(board.status().phase(), v1::Phase::Pending);
+
+        all_but_the_canary(&vitals);
+        vitals.canary_wanted().await;
+        vitals.note(walked());
+        assert_eq!(board.status().phase(), v1::Phase::Ready);
+        assert!(
+            board
+                .status()
+                .canary
+                .is_some_and(|canary| canary.duration_us == 1000)
+        );
+        vitals.note(Event::Fence(Err("a gap".to_owned())));
+
+        let status = board.status();
+        assert_eq!(status.phase(), v1::Phase::Failed);
+        assert_eq!(status.reason, "FenceUnproven");
+        assert_eq!(status.conditions.len(), 8);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_grows_old_is_shown_when_it_does() {
+        let (vitals, board) = vitals();
+        all_but_the_canary(&vitals);
+        vitals.note(walked());
+        assert_eq!(board.status().phase(), v1::Phase::Ready);
+
+        let late = BEAT_AGE + MILLISECOND * 5;
+        let _ = tokio::time::timeout(late, vitals.refresh()).await;
+
+        assert_eq!(board.status().reason, "LinkLost");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_is_over_is_not_taken_back() {
+        let (vitals, board) = vitals();
+        board.enter(v1::Phase::Stopped, "MainExited", "", 7);
+
+        all_but_the_canary(&vitals);
+        vitals.note(walked());
+
+        assert_eq!(board.status().phase(), v1::Phase::Stopped);
+    }
+}
