@@ -14,7 +14,7 @@ use holdfast_observability as observability;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::Format;
-use crate::{completions, doctor, policy, run, version};
+use crate::{completions, doctor, gateway, policy, run, version};
 
 mod values;
 
@@ -33,6 +33,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run one program in a sandbox, in the foreground; exits with its status
     Run(Run),
+    /// Serve this host's sandboxes: registry, API, health
+    Gateway(gateway::Arguments),
     /// Check policies, and ask what they say
     Policy {
         #[command(subcommand)]
@@ -164,6 +166,7 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Option<Cli>, Failure> {
 pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Run(arguments) => run::run(arguments, config, cli.quiet),
+        Command::Gateway(arguments) => gateway::gateway(arguments, config, cli.quiet),
         Command::Policy { command } => match command {
             Policy::Check { files, output } => policy::check(&files, output.output),
             Policy::Explain(question) => policy::explain(&question),

@@ -9,6 +9,7 @@ mod completions;
 mod config;
 mod doctor;
 mod failure;
+mod gateway;
 mod output;
 mod policy;
 mod run;

@@ -13,6 +13,9 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 /// The largest message of the link, in bytes, at both of its ends: a program with its arguments and environment.
 pub const MOST_BYTES: usize = 16 << 20;
 
+/// How long a keeper's report holds at the gateway: one comes at each change and at least every half of this.
+pub const LEASE: std::time::Duration = std::time::Duration::from_millis(1_800);
+
 /// Version 1 of the messages.
 #[expect(
     missing_docs,

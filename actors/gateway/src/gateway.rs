@@ -1,0 +1,246 @@
+//! One gateway: its directories locked, its registry opened, its sockets bound, then its tree.
+
+use std::error::Error;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use holdfast_actor::{Change, End, Root, Seed, Tree, Unfit};
+use tokio::net::{TcpListener, UnixListener};
+use tonic::transport::{Certificate, Identity, ServerTlsConfig};
+
+use crate::accept::Door;
+use crate::api::{self, Api};
+use crate::directory::Directory;
+use crate::host::Host;
+use crate::lock::{Lock, Untaken};
+use crate::places::{Misplaced, Places};
+use crate::registry::store::{Store, Unopened};
+use crate::registry::{Ledger, Registry};
+use crate::roster::{self, Roster};
+use crate::tree;
+
+/// What a gateway is given.
+#[derive(Debug)]
+pub struct Settings {
+    /// Its directories.
+    pub places: Places,
+    /// Unix sockets to serve on, besides its own.
+    pub sockets: Vec<PathBuf>,
+    /// Addresses to serve on, with mutual TLS.
+    pub addresses: Vec<SocketAddr>,
+    /// What TLS needs; nothing without addresses.
+    pub tls: Option<Tls>,
+}
+
+/// Files for mutual TLS, PEM.
+#[derive(Debug)]
+pub struct Tls {
+    /// The gateway's certificate and those up to its authority.
+    pub certificate: PathBuf,
+    /// Its key.
+    pub key: PathBuf,
+    /// The authority of those who may come.
+    pub client_authority: PathBuf,
+}
+
+/// A gateway that serves.
+#[derive(Debug)]
+pub struct Gateway {
+    root: Root,
+    sockets: Vec<PathBuf>,
+    addresses: Vec<SocketAddr>,
+    pid: Lock,
+    _state: Lock,
+}
+
+/// Why a gateway does not start.
+#[derive(Debug, thiserror::Error)]
+pub enum Unstarted {
+    /// A directory cannot be used.
+    #[error(transparent)]
+    Misplaced(#[from] Misplaced),
+    /// Another gateway is there.
+    #[error(transparent)]
+    Untaken(#[from] Untaken),
+    /// The registry cannot be used.
+    #[error(transparent)]
+    Unopened(#[from] Unopened),
+    /// A socket cannot be made.
+    #[error("listen on {place}")]
+    Unbound {
+        /// Where.
+        place: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file of TLS cannot be read.
+    #[error("read {}", path.display())]
+    Unread {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// TCP without mutual TLS.
+    #[error("listen on tcp:{0}: TCP needs mutual TLS; give --tls-cert, --tls-key and --tls-client-ca, or listen on a Unix socket")]
+    Unprotected(SocketAddr),
+    /// Its parts do not start.
+    #[error("start the gateway: {0}")]
+    Unfit(String),
+}
+
+impl Gateway {
+    /// Starts a gateway; it serves when this returns. Must be called within a tokio runtime.
+    pub async fn start(settings: Settings) -> Result<Self, Unstarted> {
+        let places = Arc::new(settings.places.clone());
+        places.prepare()?;
+        let state = Lock::take(&places.lock())?;
+        let pid = Lock::take(&places.pid_file())?;
+        let store = Store::open(&places.registry())?;
+        let mut sockets = vec![places.socket()];
+        sockets.extend(settings.sockets.iter().cloned());
+        sockets.dedup();
+        let mut doors = Vec::new();
+        for path in &sockets {
+            doors.push((Door::unix(bind(path)?), None));
+        }
+        let mut addresses = Vec::new();
+        for address in &settings.addresses {
+            let tls = settings
+                .tls
+                .as_ref()
+                .ok_or(Unstarted::Unprotected(*address))?;
+            let bound = TcpListener::bind(address).await;
+            let door = Door::tcp(bound.map_err(|source| Unstarted::Unbound {
+                place: format!("tcp:{address}"),
+                source,
+            })?);
+            addresses.extend(door.address());
+            doors.push((door, Some(tls.read()?)));
+        }
+        let root = plant(places, store, doors).await?;
+        root.up().await.map_err(|end| unfit(&end))?;
+        Ok(Self {
+            root,
+            sockets,
+            addresses,
+            pid,
+            _state: state,
+        })
+    }
+
+    /// Where it serves on Unix sockets; its own is the first.
+    pub fn sockets(&self) -> &[PathBuf] {
+        &self.sockets
+    }
+
+    /// Where it serves on TCP.
+    pub fn addresses(&self) -> &[SocketAddr] {
+        &self.addresses
+    }
+
+    /// Waits until it gives up, and says why.
+    pub async fn ended(&self) -> End {
+        self.root.ended().await
+    }
+
+    /// Stops serving, in order. Keepers and their workloads go on.
+    pub async fn shutdown(self) -> End {
+        let end = self.root.shutdown().await;
+        for socket in &self.sockets {
+            // One that is gone already is what we want.
+            let _ = fs::remove_file(socket);
+        }
+        self.pid.remove();
+        end
+    }
+}
+
+async fn plant(
+    places: Arc<Places>,
+    store: Store,
+    doors: Vec<(Door, Option<ServerTlsConfig>)>,
+) -> Result<Root, Unstarted> {
+    let mut tree = Tree::new(tree::gateway());
+    let ledger = Ledger::new(tree.bind::<Registry>("gateway/registry", Arc::new(store)));
+    let host = Host {
+        places,
+        directory: Directory::default(),
+        ledger,
+    };
+    let sandboxes = tree.dynamic("gateway/sandboxes");
+    let roster = tree.bind::<Roster>(
+        "gateway/roster",
+        roster::Arguments {
+            host: host.clone(),
+            sandboxes,
+        },
+    );
+    tree.bind::<Api>(
+        "gateway/api",
+        api::Arguments {
+            host,
+            roster,
+            doors,
+        },
+    );
+    let watch = |change: &Change| tracing::debug!(?change, "supervision");
+    tree.start(Seed::fresh(), watch)
+        .await
+        .map_err(|unfit: Unfit| Unstarted::Unfit(unfit.to_string()))
+}
+
+/// Binds a socket that only its owner may connect to. What a dead gateway left there makes room: the lock says it is dead.
+fn bind(path: &Path) -> Result<UnixListener, Unstarted> {
+    let unbound = |source| Unstarted::Unbound {
+        place: format!("unix:{}", path.display()),
+        source,
+    };
+    match fs::symlink_metadata(path) {
+        Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
+            fs::remove_file(path).map_err(unbound)?;
+        }
+        Ok(_) | Err(_) => {}
+    }
+    let socket = UnixListener::bind(path).map_err(unbound)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(unbound)?;
+    Ok(socket)
+}
+
+impl Tls {
+    fn read(&self) -> Result<ServerTlsConfig, Unstarted> {
+        let read = |path: &PathBuf| {
+            fs::read(path).map_err(|source| Unstarted::Unread {
+                path: path.clone(),
+                source,
+            })
+        };
+        let identity = Identity::from_pem(read(&self.certificate)?, read(&self.key)?);
+        let authority = Certificate::from_pem(read(&self.client_authority)?);
+        Ok(ServerTlsConfig::new()
+            .identity(identity)
+            .client_ca_root(authority))
+    }
+}
+
+fn unfit(end: &End) -> Unstarted {
+    Unstarted::Unfit(match end {
+        End::ShutDown => "it was told to stop".to_owned(),
+        End::GaveUp(reason) => reason.root_cause().1.to_string(),
+    })
+}
+
+/// An error and its causes in one line.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}

@@ -1,0 +1,294 @@
+//! The database: sandboxes and the revisions of their policies. Every write is on disk before it is acknowledged.
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use prost::Message as _;
+use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+
+use super::row::{Revision, Row};
+
+/// The open database.
+#[derive(Debug)]
+pub(crate) struct Store {
+    database: Database,
+}
+
+/// Why the database cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Unopened {
+    /// The file cannot be opened.
+    #[error("open the registry {}", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A process that is no gateway of ours has it open.
+    #[error("open the registry {}: another process has it open; end that one, or name another --state-dir", .0.display())]
+    Locked(PathBuf),
+    /// It is no database, or a broken one.
+    #[error(
+        "open the registry {}: {why}; it is damaged or none of ours: move it away (its sandboxes are lost with it) or restore a copy, then start again",
+        path.display()
+    )]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What the database says.
+        why: String,
+    },
+    /// A newer Holdfast has written it.
+    #[error(
+        "open the registry {}: its schema is version {found} and this Holdfast knows version {SCHEMA}; install the Holdfast that wrote it, or name another --state-dir",
+        path.display()
+    )]
+    Newer {
+        /// The file.
+        path: PathBuf,
+        /// The version it has.
+        found: u64,
+    },
+}
+
+/// A write or read that did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("write the registry: {0}")]
+pub(crate) struct Unstored(String);
+
+impl Store {
+    /// Opens the database, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, Unopened> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .open(path);
+        // Made here for its mode; the database opens it by itself.
+        file.map_err(|source| Unopened::File {
+            path: path.to_owned(),
+            source,
+        })?;
+        let damaged = |why: String| Unopened::Damaged {
+            path: path.to_owned(),
+            why,
+        };
+        // Pages that are no pages are found by a panic, too.
+        let opened = std::panic::catch_unwind(|| Database::create(path));
+        let database = match opened {
+            Ok(Ok(database)) => database,
+            Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => {
+                return Err(Unopened::Locked(path.to_owned()));
+            }
+            Ok(Err(error)) => return Err(damaged(error.to_string())),
+            Err(_) => return Err(damaged("its pages make no sense".to_owned())),
+        };
+        let found = schema(&database).map_err(|error| damaged(error.to_string()))?;
+        if found > SCHEMA {
+            return Err(Unopened::Newer {
+                path: path.to_owned(),
+                found,
+            });
+        }
+        Ok(Self { database })
+    }
+
+    /// Every sandbox, in the order in which they were made.
+    pub(crate) fn rows(&self) -> Result<Vec<Row>, Unstored> {
+        let read = self.database.begin_read().map_err(unstored)?;
+        let table = read.open_table(SANDBOXES).map_err(unstored)?;
+        let mut rows = Vec::new();
+        for entry in table.iter().map_err(unstored)? {
+            let (_, value) = entry.map_err(unstored)?;
+            rows.push(Row::decode(value.value()).map_err(unstored)?);
+        }
+        Ok(rows)
+    }
+
+    /// One sandbox.
+    pub(crate) fn row(&self, id: &str) -> Result<Option<Row>, Unstored> {
+        let read = self.database.begin_read().map_err(unstored)?;
+        let table = read.open_table(SANDBOXES).map_err(unstored)?;
+        let value = table.get(id).map_err(unstored)?;
+        value
+            .map(|value| Row::decode(value.value()).map_err(unstored))
+            .transpose()
+    }
+
+    /// Keeps a sandbox, with a revision of its policy where there is a new one.
+    pub(crate) fn put(&self, row: &Row, revision: Option<&Revision>) -> Result<(), Unstored> {
+        let write = self.database.begin_write().map_err(unstored)?;
+        {
+            let mut table = write.open_table(SANDBOXES).map_err(unstored)?;
+            let bytes = row.encode_to_vec();
+            table
+                .insert(row.id.as_str(), bytes.as_slice())
+                .map_err(unstored)?;
+            if let Some(revision) = revision {
+                let mut table = write.open_table(POLICIES).map_err(unstored)?;
+                let bytes = revision.encode_to_vec();
+                table
+                    .insert((row.id.as_str(), row.policy), bytes.as_slice())
+                    .map_err(unstored)?;
+                let oldest = row.policy.saturating_sub(MOST_REVISIONS);
+                table
+                    .retain_in((row.id.as_str(), 0)..=(row.id.as_str(), oldest), |_, _| false)
+                    .map_err(unstored)?;
+            }
+        }
+        write.commit().map_err(unstored)
+    }
+
+    /// Forgets a sandbox and its policies.
+    pub(crate) fn remove(&self, id: &str) -> Result<(), Unstored> {
+        let write = self.database.begin_write().map_err(unstored)?;
+        {
+            let mut table = write.open_table(SANDBOXES).map_err(unstored)?;
+            table.remove(id).map_err(unstored)?;
+            let mut table = write.open_table(POLICIES).map_err(unstored)?;
+            table
+                .retain_in((id, 0)..=(id, u64::MAX), |_, _| false)
+                .map_err(unstored)?;
+        }
+        write.commit().map_err(unstored)
+    }
+
+    /// One revision of a sandbox's policy.
+    pub(crate) fn revision(&self, id: &str, revision: u64) -> Result<Option<Revision>, Unstored> {
+        let read = self.database.begin_read().map_err(unstored)?;
+        let table = read.open_table(POLICIES).map_err(unstored)?;
+        let value = table.get((id, revision)).map_err(unstored)?;
+        value
+            .map(|value| Revision::decode(value.value()).map_err(unstored))
+            .transpose()
+    }
+}
+
+/// The version of the schema; a fresh database gets ours, and all tables.
+fn schema(database: &Database) -> Result<u64, redb::Error> {
+    let write = database.begin_write()?;
+    let found = {
+        let mut meta = write.open_table(META)?;
+        let found = meta.get("schema")?.map(|version| version.value());
+        match found {
+            Some(version) => version,
+            None => {
+                meta.insert("schema", SCHEMA)?;
+                SCHEMA
+            }
+        }
+    };
+    if found > SCHEMA {
+        write.abort()?;
+        return Ok(found);
+    }
+    write.open_table(SANDBOXES)?;
+    write.open_table(POLICIES)?;
+    write.commit()?;
+    Ok(found)
+}
+
+fn unstored(error: impl std::fmt::Display) -> Unstored {
+    Unstored(error.to_string())
+}
+
+/// The version of the tables below.
+const SCHEMA: u64 = 1;
+
+/// More revisions of one policy are not kept.
+pub(crate) const MOST_REVISIONS: u64 = 64;
+
+const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+const SANDBOXES: TableDefinition<'_, &str, &[u8]> = TableDefinition::new("sandboxes");
+const POLICIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("policies");
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn row(id: &str) -> Row {
+        Row {
+            id: id.to_owned(),
+            policy: 1,
+            ..Row::default()
+        }
+    }
+
+    #[test]
+    fn what_was_put_is_there_after_a_reopening_and_gone_after_its_removal() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("registry.redb");
+        let revision = Revision {
+            yaml: "version: 1\n".to_owned(),
+            name: "p.yaml".to_owned(),
+        };
+        let store = Store::open(&path).expect("made");
+        store.put(&row("a"), Some(&revision)).expect("put");
+        store.put(&row("b"), None).expect("put");
+        drop(store);
+
+        let store = Store::open(&path).expect("opened");
+        assert_eq!(store.rows(), Ok(vec![row("a"), row("b")]));
+        assert_eq!(store.revision("a", 1), Ok(Some(revision)));
+        store.remove("a").expect("removed");
+
+        assert_eq!(store.rows(), Ok(vec![row("b")]));
+        assert_eq!(store.row("a"), Ok(None));
+        assert_eq!(store.revision("a", 1), Ok(None));
+    }
+
+    #[test]
+    fn the_oldest_revisions_make_room() {
+        let base = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&base.path().join("registry.redb")).expect("made");
+        for number in 1..=MOST_REVISIONS + 2 {
+            let row = Row {
+                policy: number,
+                ..row("a")
+            };
+            store.put(&row, Some(&Revision::default())).expect("put");
+        }
+
+        assert_eq!(store.revision("a", 2), Ok(None));
+        assert!(store.revision("a", 3).expect("read").is_some());
+    }
+
+    #[test]
+    fn a_newer_schema_is_refused_with_both_versions() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("registry.redb");
+        let database = Database::create(&path).expect("made");
+        let write = database.begin_write().expect("begins");
+        write
+            .open_table(META)
+            .expect("made")
+            .insert("schema", 7)
+            .expect("put");
+        write.commit().expect("written");
+        drop(database);
+
+        let refused = Store::open(&path).expect_err("newer").to_string();
+
+        assert!(refused.contains("version 7") && refused.contains("version 1"), "{refused}");
+        assert!(refused.contains("install the Holdfast that wrote it"));
+    }
+
+    #[test]
+    fn a_file_that_is_no_database_is_named() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("registry.redb");
+        fs::write(&path, vec![b'x'; 8192]).expect("written");
+
+        let refused = Store::open(&path).expect_err("none of ours");
+
+        assert!(matches!(refused, Unopened::Damaged { .. }), "{refused}");
+        assert!(refused.to_string().contains("registry.redb"));
+    }
+}

@@ -1,0 +1,211 @@
+//! `holdfast gateway`: serves this host's sandboxes until it is told to stop.
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use clap::Args;
+use holdfast_gateway::{Gateway, News, Places, Settings, Tls, Unstarted, notify};
+use holdfast_kernel::descriptors;
+use holdfast_observability as observability;
+use holdfast_observability::{Journal, Level};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
+
+/// What `holdfast gateway` can be told.
+#[derive(Debug, Args)]
+pub(crate) struct Arguments {
+    /// Serve here too: unix:PATH, or tcp:ADDRESS:PORT with mutual TLS; always served is gateway.sock in the runtime directory
+    #[arg(long, value_name = "unix:PATH|tcp:ADDR")]
+    listen: Vec<Listen>,
+    /// Serve /healthz, /readyz, /metrics and a status page here
+    #[arg(long, value_name = "ADDR")]
+    http: Option<String>,
+    /// Keep sandboxes and their logs here
+    #[arg(long, value_name = "D")]
+    state_dir: Option<PathBuf>,
+    /// Keep sockets and gateway.pid here
+    #[arg(long, value_name = "D")]
+    runtime_dir: Option<PathBuf>,
+    /// Send traces and metrics to this collector
+    #[arg(long, value_name = "URL")]
+    otlp: Option<String>,
+    /// Certificate for TCP, with those up to its authority (PEM)
+    #[arg(long, value_name = "FILE", requires_all = ["tls_key", "tls_client_ca"])]
+    tls_cert: Option<PathBuf>,
+    /// Key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
+    /// Authority of the clients that may come over TCP (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_client_ca: Option<PathBuf>,
+    /// Log to stderr from this level on: off, error, warn, info, debug, trace
+    #[arg(long, value_name = "LEVEL", default_value = "info", conflicts_with = "quiet")]
+    log_level: observability::Level,
+    /// Log as text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    log_format: observability::Format,
+}
+
+/// One place to serve on.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Listen {
+    Unix(PathBuf),
+    Tcp(SocketAddr),
+}
+
+impl FromStr for Listen {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once(':') {
+            Some(("unix", path)) if path.starts_with('/') => Ok(Self::Unix(path.into())),
+            Some(("unix", _)) => Err("say the whole path: unix:/run/user/1000/x.sock".into()),
+            Some(("tcp", address)) => address
+                .parse()
+                .map(Self::Tcp)
+                .map_err(|_| "say address and port in numbers: tcp:127.0.0.1:7443".into()),
+            Some(_) | None => Err("expected unix:PATH or tcp:ADDRESS:PORT".into()),
+        }
+    }
+}
+
+/// Serves until SIGTERM or SIGINT.
+pub(crate) fn gateway(
+    arguments: Arguments,
+    config: &Config,
+    quiet: bool,
+) -> Result<ExitCode, Failure> {
+    let level = if quiet {
+        Level::Error
+    } else {
+        arguments.log_level
+    };
+    Journal::start(level, arguments.log_format);
+    let settings = settings(arguments, config)?;
+    descriptors::raise()
+        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::caused(Kind::Internal, "start the runtime", &error))?;
+    runtime.block_on(serve(settings, config))
+}
+
+async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure> {
+    let hear = |kind| {
+        signal(kind).map_err(|error| Failure::caused(Kind::Internal, "hear signals", &error))
+    };
+    let (mut term, mut int) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
+    let gateway = Gateway::start(settings).await.map_err(|unstarted| failed(&unstarted))?;
+    for socket in gateway.sockets() {
+        tracing::info!(pid = std::process::id(), "serving on unix:{}", socket.display());
+    }
+    for address in gateway.addresses() {
+        tracing::info!("serving on tcp:{address}, with mutual TLS");
+    }
+    tell(config, News::Ready);
+    let told = tokio::select! {
+        _ = term.recv() => "SIGTERM",
+        _ = int.recv() => "SIGINT",
+        end = gateway.ended() => {
+            return Err(Failure::new(Kind::Internal, format!("serve: gave up: {end:?}")));
+        }
+    };
+    tell(config, News::Stopping);
+    tracing::info!("{told}: stopping; keepers and their workloads go on, and the next gateway finds them again");
+    gateway.shutdown().await;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> {
+    if arguments.otlp.is_some() {
+        return Err(Failure::new(
+            Kind::Usage,
+            "use --otlp: not supported yet; metrics are at /metrics (--http)",
+        ));
+    }
+    let mut listen = arguments.listen;
+    if let Some(given) = config.variable("HOLDFAST_GATEWAY").filter(|_| listen.is_empty()) {
+        let parsed = given.to_string_lossy().parse();
+        listen.push(parsed.map_err(|why: String| {
+            Failure::new(Kind::Usage, format!("use HOLDFAST_GATEWAY: {why}"))
+        })?);
+    }
+    let tls = match (arguments.tls_cert, arguments.tls_key, arguments.tls_client_ca) {
+        (Some(certificate), Some(key), Some(client_authority)) => Some(Tls {
+            certificate,
+            key,
+            client_authority,
+        }),
+        _ => None,
+    };
+    let unix = |place: &Listen| match place {
+        Listen::Unix(path) => Some(path.clone()),
+        Listen::Tcp(_) => None,
+    };
+    let tcp = |place: &Listen| match place {
+        Listen::Unix(_) => None,
+        Listen::Tcp(address) => Some(*address),
+    };
+    Ok(Settings {
+        places: Places {
+            state: arguments.state_dir.unwrap_or_else(|| config.state_directory()),
+            runtime: arguments.runtime_dir.unwrap_or_else(|| config.runtime_directory()),
+        },
+        sockets: listen.iter().filter_map(unix).collect(),
+        addresses: listen.iter().filter_map(tcp).collect(),
+        tls,
+    })
+}
+
+fn failed(unstarted: &Unstarted) -> Failure {
+    let kind = match unstarted {
+        Unstarted::Unprotected(_) => Kind::Usage,
+        Unstarted::Misplaced(_)
+        | Unstarted::Untaken(_)
+        | Unstarted::Unopened(_)
+        | Unstarted::Unbound { .. }
+        | Unstarted::Unread { .. }
+        | Unstarted::Unfit(_) => Kind::Internal,
+    };
+    match unstarted.source() {
+        Some(cause) => Failure::caused(kind, unstarted.to_string(), cause),
+        None => Failure::new(kind, unstarted.to_string()),
+    }
+}
+
+/// Tells the service manager, if there is one.
+fn tell(config: &Config, news: News) {
+    let Some(socket) = config.variable("NOTIFY_SOCKET") else {
+        return;
+    };
+    if let Err(error) = notify(socket, news) {
+        tracing::warn!(%error, "tell the service manager");
+    }
+}
+
+/// One that is kept busy must not keep the others waiting.
+const WORKERS: usize = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_written_with_their_kind() {
+        assert_eq!("unix:/a/b".parse(), Ok(Listen::Unix("/a/b".into())));
+        assert_eq!(
+            "tcp:127.0.0.1:7443".parse(),
+            Ok(Listen::Tcp(([127, 0, 0, 1], 7443).into()))
+        );
+        for text in ["unix:b", "tcp:localhost:1", "tcp:1.2.3.4", "/a/b", "http:x"] {
+            assert!(text.parse::<Listen>().is_err(), "{text} was taken");
+        }
+    }
+}
