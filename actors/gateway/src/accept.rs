@@ -176,8 +176,7 @@ impl Porter {
     }
 
     fn may_complain(&mut self) -> Option<u64> {
-        self.complaints
-            .admit(Clock::tokio().now().since_origin())
+        self.complaints.admit(Clock::tokio().now().since_origin())
     }
 }
 

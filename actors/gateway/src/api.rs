@@ -51,8 +51,7 @@ impl Actor for Api {
                 roster: arguments.roster.clone(),
                 closing: closing.subscribe(),
             };
-            me.spawn(serve(door, tls, service))
-        ;
+            me.spawn(serve(door, tls, service));
         }
         Ok(closing)
     }

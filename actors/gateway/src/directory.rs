@@ -48,7 +48,10 @@ impl Directory {
     /// Forgets a sandbox; those who watch it hear the end.
     pub(crate) fn remove(&self, id: &str) {
         let mut shelves = self.0.write();
-        let entry = shelves.names.remove(id).and_then(|name| shelves.by_name.remove(&name));
+        let entry = shelves
+            .names
+            .remove(id)
+            .and_then(|name| shelves.by_name.remove(&name));
         drop(shelves);
         if let Some(entry) = entry {
             entry.posted.send_modify(|posted| posted.gone = true);

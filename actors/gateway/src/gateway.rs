@@ -86,7 +86,9 @@ pub enum Unstarted {
         source: io::Error,
     },
     /// TCP without mutual TLS.
-    #[error("listen on tcp:{0}: TCP needs mutual TLS; give --tls-cert, --tls-key and --tls-client-ca, or listen on a Unix socket")]
+    #[error(
+        "listen on tcp:{0}: TCP needs mutual TLS; give --tls-cert, --tls-key and --tls-client-ca, or listen on a Unix socket"
+    )]
     Unprotected(SocketAddr),
     /// Its parts do not start.
     #[error("start the gateway: {0}")]
@@ -96,6 +98,9 @@ pub enum Unstarted {
 impl Gateway {
     /// Starts a gateway; it serves when this returns. Must be called within a tokio runtime.
     pub async fn start(settings: Settings) -> Result<Self, Unstarted> {
+        if let (Some(address), None) = (settings.addresses.first(), &settings.tls) {
+            return Err(Unstarted::Unprotected(*address));
+        }
         let places = Arc::new(settings.places.clone());
         places.prepare()?;
         let state = Lock::take(&places.lock())?;

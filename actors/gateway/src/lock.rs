@@ -45,7 +45,10 @@ impl Lock {
         };
         loop {
             let mut file = open(path).map_err(unlockable)?;
-            let mut held = match Flock::lock(file.try_clone().map_err(unlockable)?, FlockArg::LockExclusiveNonblock) {
+            let mut held = match Flock::lock(
+                file.try_clone().map_err(unlockable)?,
+                FlockArg::LockExclusiveNonblock,
+            ) {
                 Ok(held) => held,
                 Err((_, Errno::EWOULDBLOCK)) => {
                     let mut pid = String::new();

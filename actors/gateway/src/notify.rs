@@ -41,7 +41,10 @@ mod tests {
         let name = format!("holdfast-{}", std::process::id());
         let named = SocketAddr::from_abstract_name(&name).expect("a name");
         let managers = [
-            (UnixDatagram::bind(&path).expect("bound"), path.into_os_string()),
+            (
+                UnixDatagram::bind(&path).expect("bound"),
+                path.into_os_string(),
+            ),
             (
                 UnixDatagram::bind_addr(&named).expect("bound"),
                 format!("@{name}").into(),

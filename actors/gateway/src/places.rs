@@ -113,7 +113,8 @@ impl Places {
             .filter_map(|place| fs::read_dir(place.join(SANDBOXES)).ok())
             .flatten()
             .flatten();
-        let named = |entry: fs::DirEntry| Some((entry.file_name().into_string().ok()?, entry.path()));
+        let named =
+            |entry: fs::DirEntry| Some((entry.file_name().into_string().ok()?, entry.path()));
         entries.filter_map(named).collect()
     }
 }

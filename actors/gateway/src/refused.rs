@@ -13,7 +13,9 @@ use crate::registry::Unkept;
 /// A request that is not granted.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refused {
-    #[error("find sandbox {0}: there is none of that name; `holdfast list` names those that are there")]
+    #[error(
+        "find sandbox {0}: there is none of that name; `holdfast list` names those that are there"
+    )]
     NoSuchSandbox(String),
     #[error("create {0}: a sandbox of that name exists; `holdfast delete {0}` removes it")]
     NameTaken(String),
@@ -29,7 +31,9 @@ pub(crate) enum Refused {
     },
     #[error("create {name}: this gateway has all {most} sandboxes it may have; delete one first")]
     TooManySandboxes { name: String, most: usize },
-    #[error("reach sandbox {name}: it does not run ({phase}: {message}); `holdfast start {name}` starts it")]
+    #[error(
+        "reach sandbox {name}: it does not run ({phase}: {message}); `holdfast start {name}` starts it"
+    )]
     NotRunning {
         name: String,
         phase: &'static str,
@@ -41,9 +45,13 @@ pub(crate) enum Refused {
     NotReady { name: String, message: String },
     #[error("reach the keeper of {name}: {why}")]
     KeeperLost { name: String, why: String },
-    #[error("find revision {revision} of the policy of {name}: there is none, or it is too old to be kept")]
+    #[error(
+        "find revision {revision} of the policy of {name}: there is none, or it is too old to be kept"
+    )]
     NoSuchRevision { name: String, revision: u64 },
-    #[error("find decision {0}: no audit record of a sandbox here has it; old records are removed after a while")]
+    #[error(
+        "find decision {0}: no audit record of a sandbox here has it; old records are removed after a while"
+    )]
     NoSuchDecision(String),
     #[error("reach sandbox {0}: it is being deleted")]
     Deleting(String),

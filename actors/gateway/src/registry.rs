@@ -87,7 +87,10 @@ impl Ledger {
 
     pub(crate) async fn remove(&self, id: &str) -> Result<(), Unkept> {
         let id = id.to_owned();
-        Ok(self.0.ask(|reply| Message::Remove(id, reply), PATIENCE).await??)
+        Ok(self
+            .0
+            .ask(|reply| Message::Remove(id, reply), PATIENCE)
+            .await??)
     }
 
     pub(crate) async fn rows(&self) -> Result<Vec<Row>, Unkept> {
@@ -96,7 +99,10 @@ impl Ledger {
 
     pub(crate) async fn row(&self, id: &str) -> Result<Option<Row>, Unkept> {
         let id = id.to_owned();
-        Ok(self.0.ask(|reply| Message::Row(id, reply), PATIENCE).await??)
+        Ok(self
+            .0
+            .ask(|reply| Message::Row(id, reply), PATIENCE)
+            .await??)
     }
 
     pub(crate) async fn revision(&self, id: &str, number: u64) -> Result<Option<Revision>, Unkept> {

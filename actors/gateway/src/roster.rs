@@ -61,11 +61,7 @@ impl Actor for Roster {
         Ok(arguments)
     }
 
-    async fn handle(
-        _: &Me<Message>,
-        message: Message,
-        state: &mut Arguments,
-    ) -> Result<(), Fault> {
+    async fn handle(_: &Me<Message>, message: Message, state: &mut Arguments) -> Result<(), Fault> {
         match message {
             Message::Create(request, reply) => reply.send(state.create(*request).await),
             Message::Gone(id) => {
@@ -172,7 +168,9 @@ fn sweep(host: &Host, rows: &[Row]) {
         }
         match fs::remove_dir_all(&path) {
             Ok(()) => tracing::info!(path = %path.display(), "removed what was left of a sandbox"),
-            Err(error) => tracing::warn!(path = %path.display(), %error, "remove what was left of a sandbox"),
+            Err(error) => {
+                tracing::warn!(path = %path.display(), %error, "remove what was left of a sandbox")
+            }
         }
     }
 }

@@ -48,9 +48,10 @@ impl Actor for Sandbox {
         let row = arguments.host.ledger.row(&arguments.id).await?;
         let row = row.ok_or_else(|| Fault::last("find the sandbox in the registry"))?;
         let status = Arc::new(standing::status(&row, None));
-        arguments
-            .posted
-            .send_replace(Posted { status, gone: false });
+        arguments.posted.send_replace(Posted {
+            status,
+            gone: false,
+        });
         Ok(State { arguments, row })
     }
 

@@ -44,7 +44,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
     /// Log to stderr from this level on: off, error, warn, info, debug, trace
-    #[arg(long, value_name = "LEVEL", default_value = "info", conflicts_with = "quiet")]
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "info",
+        conflicts_with = "quiet"
+    )]
     log_level: observability::Level,
     /// Log as text or json
     #[arg(long, value_name = "FORMAT", default_value = "text")]
@@ -101,10 +106,19 @@ async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure>
     let hear = |kind| {
         signal(kind).map_err(|error| Failure::caused(Kind::Internal, "hear signals", &error))
     };
-    let (mut term, mut int) = (hear(SignalKind::terminate())?, hear(SignalKind::interrupt())?);
-    let gateway = Gateway::start(settings).await.map_err(|unstarted| failed(&unstarted))?;
+    let (mut term, mut int) = (
+        hear(SignalKind::terminate())?,
+        hear(SignalKind::interrupt())?,
+    );
+    let gateway = Gateway::start(settings)
+        .await
+        .map_err(|unstarted| failed(&unstarted))?;
     for socket in gateway.sockets() {
-        tracing::info!(pid = std::process::id(), "serving on unix:{}", socket.display());
+        tracing::info!(
+            pid = std::process::id(),
+            "serving on unix:{}",
+            socket.display()
+        );
     }
     for address in gateway.addresses() {
         tracing::info!("serving on tcp:{address}, with mutual TLS");
@@ -118,7 +132,9 @@ async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure>
         }
     };
     tell(config, News::Stopping);
-    tracing::info!("{told}: stopping; keepers and their workloads go on, and the next gateway finds them again");
+    tracing::info!(
+        "{told}: stopping; keepers and their workloads go on, and the next gateway finds them again"
+    );
     gateway.shutdown().await;
     Ok(ExitCode::SUCCESS)
 }
@@ -131,13 +147,20 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
         ));
     }
     let mut listen = arguments.listen;
-    if let Some(given) = config.variable("HOLDFAST_GATEWAY").filter(|_| listen.is_empty()) {
+    if let Some(given) = config
+        .variable("HOLDFAST_GATEWAY")
+        .filter(|_| listen.is_empty())
+    {
         let parsed = given.to_string_lossy().parse();
         listen.push(parsed.map_err(|why: String| {
             Failure::new(Kind::Usage, format!("use HOLDFAST_GATEWAY: {why}"))
         })?);
     }
-    let tls = match (arguments.tls_cert, arguments.tls_key, arguments.tls_client_ca) {
+    let tls = match (
+        arguments.tls_cert,
+        arguments.tls_key,
+        arguments.tls_client_ca,
+    ) {
         (Some(certificate), Some(key), Some(client_authority)) => Some(Tls {
             certificate,
             key,
@@ -155,8 +178,12 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
     };
     Ok(Settings {
         places: Places {
-            state: arguments.state_dir.unwrap_or_else(|| config.state_directory()),
-            runtime: arguments.runtime_dir.unwrap_or_else(|| config.runtime_directory()),
+            state: arguments
+                .state_dir
+                .unwrap_or_else(|| config.state_directory()),
+            runtime: arguments
+                .runtime_dir
+                .unwrap_or_else(|| config.runtime_directory()),
         },
         sockets: listen.iter().filter_map(unix).collect(),
         addresses: listen.iter().filter_map(tcp).collect(),

@@ -42,9 +42,7 @@ impl Health for Service {
                 let now = futures_util::stream::once(async { Ok(answer(ServingStatus::Serving)) });
                 Box::pin(now.chain(futures_util::stream::pending()))
             }
-            Some(entry) => Box::pin(
-                watched(&entry).map(|status| Ok(answer(serving(&status)))),
-            ),
+            Some(entry) => Box::pin(watched(&entry).map(|status| Ok(answer(serving(&status))))),
         };
         Ok(Response::new(stream))
     }

@@ -80,24 +80,15 @@ impl Gateway for Service {
         Ok(Response::new(Box::pin(self.until_closing(told))))
     }
 
-    async fn stop(
-        &self,
-        _: Request<v1::StopRequest>,
-    ) -> Result<Response<v1::Status>, Status> {
+    async fn stop(&self, _: Request<v1::StopRequest>) -> Result<Response<v1::Status>, Status> {
         Err(missing())
     }
 
-    async fn start(
-        &self,
-        _: Request<v1::SandboxRequest>,
-    ) -> Result<Response<v1::Status>, Status> {
+    async fn start(&self, _: Request<v1::SandboxRequest>) -> Result<Response<v1::Status>, Status> {
         Err(missing())
     }
 
-    async fn restart(
-        &self,
-        _: Request<v1::StopRequest>,
-    ) -> Result<Response<v1::Status>, Status> {
+    async fn restart(&self, _: Request<v1::StopRequest>) -> Result<Response<v1::Status>, Status> {
         Err(missing())
     }
 
@@ -168,10 +159,7 @@ impl Gateway for Service {
         Err(missing())
     }
 
-    async fn version(
-        &self,
-        _: Request<v1::Nothing>,
-    ) -> Result<Response<v1::VersionReply>, Status> {
+    async fn version(&self, _: Request<v1::Nothing>) -> Result<Response<v1::VersionReply>, Status> {
         Ok(Response::new(v1::VersionReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),

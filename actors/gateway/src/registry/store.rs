@@ -137,7 +137,9 @@ impl Store {
                     .map_err(unstored)?;
                 let oldest = row.policy.saturating_sub(MOST_REVISIONS);
                 table
-                    .retain_in((row.id.as_str(), 0)..=(row.id.as_str(), oldest), |_, _| false)
+                    .retain_in((row.id.as_str(), 0)..=(row.id.as_str(), oldest), |_, _| {
+                        false
+                    })
                     .map_err(unstored)?;
             }
         }
@@ -276,7 +278,10 @@ mod tests {
 
         let refused = Store::open(&path).expect_err("newer").to_string();
 
-        assert!(refused.contains("version 7") && refused.contains("version 1"), "{refused}");
+        assert!(
+            refused.contains("version 7") && refused.contains("version 1"),
+            "{refused}"
+        );
         assert!(refused.contains("install the Holdfast that wrote it"));
     }
 
