@@ -159,6 +159,10 @@ impl Gateway for Service {
         Err(missing())
     }
 
+    async fn strike(&self, _: Request<v1::StrikeRequest>) -> Result<Response<v1::Nothing>, Status> {
+        Err(missing())
+    }
+
     async fn version(&self, _: Request<v1::Nothing>) -> Result<Response<v1::VersionReply>, Status> {
         Ok(Response::new(v1::VersionReply {
             version: env!("CARGO_PKG_VERSION").to_owned(),
