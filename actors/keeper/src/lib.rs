@@ -9,6 +9,7 @@ pub mod keeper;
 pub mod link;
 pub mod resolver;
 mod rulebook;
+pub mod sentinel;
 pub mod sessions;
 pub mod status;
 mod tree;

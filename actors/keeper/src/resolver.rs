@@ -25,6 +25,7 @@ use self::answer::{Plan, Settled};
 use self::counters::bump;
 use self::denials::Denials;
 use self::wire::{Packet, Query, Reply};
+use crate::sentinel::Sentinel;
 
 pub use self::counters::{Counters, Outcome};
 pub use self::names::{Family, Full, Names};
@@ -53,6 +54,7 @@ pub struct Resolver {
     ledger: Arc<dyn Ledger>,
     denials: Mutex<Denials>,
     counters: Arc<Counters>,
+    sentinel: Option<Arc<Sentinel>>,
 }
 
 /// What a packet leads to.
@@ -90,6 +92,16 @@ impl Resolver {
             ledger,
             denials: Mutex::default(),
             counters,
+            sentinel: None,
+        }
+    }
+
+    /// The same, with a name for the canary that it answers whatever the policy says.
+    #[must_use]
+    pub fn with_sentinel(self, sentinel: Arc<Sentinel>) -> Self {
+        Self {
+            sentinel: Some(sentinel),
+            ..self
         }
     }
 
@@ -113,6 +125,9 @@ impl Resolver {
         };
         if !query.is_internet() {
             return Begun::Reply(self.say(&query, Reply::Refused, Outcome::NotImplemented));
+        }
+        if let Some(reply) = self.sentinel(&query) {
+            return Begun::Reply(reply);
         }
         match answer::plan(query.question(), self.admission.as_ref(), &self.names) {
             Plan::Reply(reply, outcome) => Begun::Reply(self.say(&query, reply, outcome)),
@@ -150,6 +165,19 @@ impl Resolver {
     /// The answer when there is no room for another lookup.
     pub fn shed(&self, lookup: &Lookup) -> Vec<u8> {
         self.say(&lookup.query, Reply::Failed, Outcome::Shed)
+    }
+
+    /// The answer to the canary's question.
+    fn sentinel(&self, query: &Query) -> Option<Vec<u8>> {
+        let sentinel = self.sentinel.as_ref()?;
+        let (name, question) = (sentinel.name(), query.question());
+        if question.query_type != hickory_proto::rr::RecordType::A
+            || answer::host(&question.name)? != name.as_str()
+        {
+            return None;
+        }
+        sentinel.asked();
+        Some(self.conclude(query, name, Family::V4, Settled::Exists { ttl: 1 }))
     }
 
     /// What is known of a name without asking.

@@ -4,6 +4,7 @@
 //! because a listener did. A step of the book and what must not be torn from it (the record, the hand-over, the switch that closes a connection)
 //! happen under one lock; nothing under it waits or does network I/O.
 
+mod canary;
 mod connection;
 mod errands;
 mod leave;
@@ -20,6 +21,7 @@ use super::dial::{Dialled, Dialler, Limits, Undialled};
 use super::names::Names;
 use super::relay::{Bytes, Means, prepare};
 use super::trail;
+use crate::sentinel::Sentinel;
 use errands::Errands;
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
@@ -32,8 +34,8 @@ use parking_lot::Mutex;
 use socket2::SockRef;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -81,6 +83,7 @@ pub struct Desk {
     /// Where dials and connections run, whoever begins them: they outlive lane and listeners.
     home: Handle,
     errands: Errands,
+    sentinel: OnceLock<Arc<Sentinel>>,
 }
 
 /// An answer to a pending call.
@@ -174,6 +177,7 @@ impl Desk {
             ahead: TaskTracker::new(),
             home: Handle::current(),
             errands: Errands::default(),
+            sentinel: OnceLock::new(),
         }
     }
 

@@ -176,6 +176,18 @@ impl Clerk {
     }
 
     fn attempt(&mut self, attempt: v1::Attempt) {
+        if self
+            .desk
+            .is_canary(&attempt, hint(&attempt.address, attempt.port))
+        {
+            let (call, errno, capture) = (attempt.id, 0, None);
+            self.outbox.push_back(Answer {
+                call,
+                errno,
+                capture,
+            });
+            return;
+        }
         let attempted = attempted(attempt, self.desk.slot());
         let left = self.desk.step(Event::Attempted(attempted));
         self.outbox.extend(left.answers);

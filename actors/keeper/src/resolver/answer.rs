@@ -202,7 +202,7 @@ fn family(query_type: RecordType) -> Option<Family> {
 ///
 /// A label may hold any byte on the wire, a dot too: `origin.test` as one label is not the host
 /// `origin.test`. So only what a host or a service label may contain gets through.
-fn host(asked: &Label) -> Option<String> {
+pub(super) fn host(asked: &Label) -> Option<String> {
     let plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
     let mut text = String::with_capacity(asked.len());
     for label in asked {

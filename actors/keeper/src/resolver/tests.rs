@@ -298,3 +298,22 @@ async fn a_chain_of_aliases_is_not_shown() {
 
     assert!(matches!(reply.answers[..], [ref only] if matches!(only.data, RData::A(_))));
 }
+
+/// The canary's name is answered whatever the policy says, leaves no record, and is nobody else's business.
+#[tokio::test]
+async fn the_sentinel_is_answered_without_a_record_and_its_neighbours_are_denied() {
+    let mut world = world(both_families);
+    let sentinel = Arc::new(Sentinel::new(Seed::new(3)));
+    world.resolver = world.resolver.with_sentinel(Arc::clone(&sentinel));
+    sentinel.expect(b"word".to_vec());
+
+    let address = world.address(sentinel.name().as_str(), RecordType::A).await;
+    assert_eq!(world.names.name_of(address), Some(sentinel.name().clone()));
+    assert_eq!(sentinel.reached(), crate::sentinel::Reached::Asked);
+    assert!(world.book.0.lock().is_empty());
+
+    let neighbour = world.ask("denied.holdfast.internal", RecordType::A).await;
+    assert_eq!(neighbour.response_code, ResponseCode::NXDomain);
+    assert_eq!(world.book.0.lock().len(), 1);
+    assert!(world.server.asked().is_empty());
+}

@@ -84,6 +84,9 @@ impl Desk {
             race!(%fault, "look up the cookie of a connection");
             None
         });
+        if self.serve_canary(&stream, destination, cookie) {
+            return;
+        }
         let (waiter, served) = oneshot::channel();
         let slot = self.slot();
         let left = self.step(Event::Accepted(Accepted {
