@@ -1,5 +1,6 @@
 //! The listeners of a sandbox: those that its policy names from the start, and those that are opened on demand.
 
+use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
@@ -9,13 +10,12 @@ use std::sync::Arc;
 use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Refusal};
 use holdfast_kernel::diag::Diag;
 use parking_lot::Mutex;
-use tokio::sync::watch;
 
 use crate::arrivals::captured;
 use crate::egress::actor::{Kept, ListenerActor, ListenerArguments};
 use crate::egress::desk::{Cookies, Desk};
-use crate::egress::listener::Standing;
 use crate::link::Dialler;
+use crate::pressure::Standings;
 
 /// Gives every captured socket a listener.
 pub(crate) struct Capture;
@@ -28,26 +28,28 @@ pub(crate) struct Arguments {
     pub(crate) listeners: Dynamic,
     pub(crate) desk: Arc<Desk>,
     pub(crate) cookies: Arc<dyn Cookies>,
+    pub(crate) standings: Standings,
 }
 
 /// The captured sockets by their ports.
 pub(crate) type Captured = Arc<Mutex<Vec<(u16, Arc<Kept>)>>>;
 
 impl Actor for Capture {
-    type Message = std::convert::Infallible;
+    type Message = Infallible;
     type Arguments = Arguments;
     type State = ();
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        let this = me.clone();
         me.spawn(async move {
             let known = arguments.sockets.lock().clone();
             for (port, socket) in known {
-                arguments.listen(port, socket).await?;
+                arguments.listen(&this, port, socket).await?;
             }
             while let Some((port, socket)) = captured(arguments.dialler.handoff()).await? {
                 let socket = Arc::new(Kept(socket));
                 arguments.sockets.lock().push((port, Arc::clone(&socket)));
-                arguments.listen(port, socket).await?;
+                arguments.listen(&this, port, socket).await?;
             }
             Err(Fault::last("the boundary is gone"))
         });
@@ -60,8 +62,13 @@ impl Actor for Capture {
 }
 
 impl Arguments {
-    async fn listen(&self, port: u16, source: Arc<Kept>) -> Result<(), Fault> {
-        let (standing, _) = watch::channel(Standing::Serving);
+    async fn listen(&self, me: &Me<Infallible>, port: u16, source: Arc<Kept>) -> Result<(), Fault> {
+        let standings = self.standings.clone();
+        let standing = standings.of(port);
+        me.spawn(async move {
+            standings.follow(port).await;
+            Ok(())
+        });
         let arguments = ListenerArguments {
             source,
             desk: Arc::clone(&self.desk),

@@ -232,6 +232,17 @@ impl Health {
         all.filter(|end| *end >= self.now).min()
     }
 
+    /// Whether a canary could prove anything: not while the boundary is away or descriptors are short.
+    pub fn admits_canary(&self) -> bool {
+        let linked = matches!(self.link, Link::Up { heard } if self.now.since(heard) <= BEAT_AGE);
+        self.over.is_none() && linked && !self.is_pressed()
+    }
+
+    fn is_pressed(&self) -> bool {
+        let samples = [self.keeper, self.boundary];
+        samples.iter().flatten().any(|(sample, _)| sample.pressed)
+    }
+
     /// Notes what happened; true if a canary should go for that.
     fn hear(&mut self, event: Event, now: Moment) -> bool {
         match event {
@@ -285,7 +296,7 @@ impl Health {
 /// How old a canary may be: two may be lost, and the third is under way.
 pub const CANARY_AGE: Duration = Duration::from_secs(12);
 
-/// How old a sign of life of the boundary may be. It comes every 500 ms; a boundary that stands still is known within 2 s.
+/// How old a sign of life of the boundary may be. It comes every 700 ms; a boundary that stands still is known within 2 s.
 pub const BEAT_AGE: Duration = Duration::from_millis(1600);
 
 /// How old a count of descriptors may be.

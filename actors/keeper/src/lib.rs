@@ -2,11 +2,13 @@
 
 mod arrivals;
 pub mod board;
+mod canary;
 mod capture;
 pub mod egress;
 pub mod health;
 pub mod keeper;
 pub mod link;
+pub mod pressure;
 pub mod resolver;
 mod rulebook;
 pub mod sentinel;

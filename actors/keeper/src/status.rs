@@ -104,6 +104,11 @@ impl Vitals {
         self.0.canary.notified().await;
     }
 
+    /// Whether a canary could prove anything now.
+    pub(crate) fn admits_canary(&self) -> bool {
+        self.0.state.lock().health.admits_canary()
+    }
+
     /// Whether the sandbox is Ready.
     pub fn is_ready(&self) -> bool {
         self.0.state.lock().health.report().phase == crate::health::Phase::Ready

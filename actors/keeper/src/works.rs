@@ -20,6 +20,7 @@ use crate::egress::names::Directory;
 use crate::egress::relay::Means;
 use crate::egress::{self, dial};
 use crate::link::{self, Client, Dialler, Link};
+use crate::pressure::Standings;
 use crate::resolver::nameserver::{self, Nameserver};
 use crate::resolver::{self, Counters, Patience, Resolver, Source, Trail, Upstream};
 use crate::rulebook::{Revision, Rules};
@@ -126,6 +127,7 @@ impl Works {
                 listeners,
                 desk: Arc::clone(&desk),
                 cookies: Arc::new(capture::Sockets::new(arrivals.diag)),
+                standings: Standings::new(None),
             },
         );
     }

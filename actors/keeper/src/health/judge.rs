@@ -151,6 +151,10 @@ impl Health {
             let what = "it was mended after the last canary; the next one has to prove it";
             return unknown("CanaryStale", what, proof.ended);
         }
+        if now.since(proof.ended) > CANARY_AGE && self.is_pressed() {
+            let what = "no canary is sent while descriptors are short";
+            return unknown("DescriptorPressure", what, proof.ended);
+        }
         if now.since(proof.ended) > CANARY_AGE {
             let what = "no canary has come so far for too long; see the log of the keeper";
             return unknown("CanaryStale", what, proof.ended);
