@@ -8,8 +8,11 @@
 //!                                                     └── gone ──────> forgotten
 //! ```
 //!
-//! Nothing waits here: a call that waits for its verdict is a number in a table, and the next call is heard at once.
+//! Nothing waits here: a call that waits for its verdict is an entry in a table, and the next call is heard at once.
 //! Going on is safe, because the sandbox's network has no way out but the keeper's listeners.
+//!
+//! A keeper that is gone takes its lane with it and leaves the table. While there is no lane, connects are entered and
+//! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
 
@@ -30,6 +33,7 @@ use holdfast_wire::v1::from_keeper::Kind as Heeded;
 use holdfast_wire::v1::{self, FromBroker, FromKeeper};
 use parking_lot::Mutex;
 use prost::Message;
+use tokio::sync::watch;
 
 use self::caller::Subject;
 use crate::fence::calls::{self, Refusal};
@@ -39,8 +43,8 @@ use crate::fence::calls::{self, Refusal};
 pub struct Arguments {
     /// Where the kernel asks.
     pub listener: Arc<Listener>,
-    /// Where verdicts come from.
-    pub lane: Arc<Socket>,
+    /// Where verdicts come from, while there is a keeper.
+    pub lanes: watch::Receiver<Option<Lane>>,
     /// The ports that are listened on.
     pub ports: Arc<Ports>,
     /// The launcher, as this process numbers it: no workload's ancestor.
@@ -53,12 +57,30 @@ pub struct Arguments {
     pub counts: Arc<Counts>,
 }
 
-/// The calls that wait for a verdict, by id, with their threads.
+/// The way to one keeper.
+#[derive(Clone, Debug)]
+pub struct Lane {
+    /// Different for each keeper.
+    pub number: u64,
+    /// The broker's end.
+    pub socket: Arc<Socket>,
+}
+
+/// The calls that wait for a verdict, by id.
 #[derive(Debug, Default)]
 pub struct Waiting {
-    threads: BTreeMap<u64, u32>,
+    calls: BTreeMap<u64, Pending>,
     /// The first one that the next patrol looks at.
     next: u64,
+}
+
+/// A call that waits.
+#[derive(Debug)]
+struct Pending {
+    thread: u32,
+    attempt: v1::Attempt,
+    /// The lane whose keeper has been told, or is about to be.
+    told: Option<u64>,
 }
 
 /// What the broker counts.
@@ -83,7 +105,9 @@ pub struct Ports {
 /// The broker at work.
 struct Broker {
     listener: Ready<Arc<Listener>>,
-    lane: Ready<Arc<Socket>>,
+    lane: Option<(u64, Ready<Arc<Socket>>)>,
+    /// What the keeper has to be told.
+    outbox: VecDeque<Told>,
     /// How many races the keeper has been told of.
     told: u64,
     arguments: Arguments,
@@ -91,50 +115,107 @@ struct Broker {
 
 /// Serves until nobody is left under the filter, which is the sandbox's end.
 pub async fn serve(arguments: Arguments) -> Result<()> {
+    let mut lanes = arguments.lanes.clone();
+    lanes.mark_changed();
     let mut broker = Broker {
         listener: Ready::reading(Arc::clone(&arguments.listener))?,
-        lane: Ready::new(Arc::clone(&arguments.lane))?,
+        lane: None,
+        outbox: VecDeque::new(),
         told: arguments.counts.races.load(Ordering::Relaxed),
         arguments,
     };
     let mut patrol = tokio::time::interval(PATROL);
     patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut outbox = VecDeque::new();
     loop {
-        let told = tokio::select! {
+        tokio::select! {
             biased;
+            Ok(()) = lanes.changed() => {
+                let lane = lanes.borrow_and_update().clone();
+                broker.take(lane)?;
+            }
             // Verdicts are taken in any case: a keeper that could not give them would take no attempts either.
-            heeded = broker.lane.read(|lane| heed(lane)) => {
-                broker.obey(heeded?)?;
-                continue;
-            }
-            sent = broker.send(outbox.front()), if !outbox.is_empty() => {
-                sent?;
-                outbox.pop_front();
-                continue;
-            }
-            // While the keeper has no room for what it has to be told, calls wait in the kernel.
-            heard = broker.listener.read(|listener| hear(listener)), if outbox.is_empty() => {
+            heeded = broker.heed() => match heeded {
+                Ok(heeded) => broker.obey(heeded)?,
+                Err(_) => broker.lose(),
+            },
+            sent = broker.send() => match sent {
+                Ok(()) => drop(broker.outbox.pop_front()),
+                Err(_) => broker.lose(),
+            },
+            heard = broker.listener.read(|listener| hear(listener)), if broker.has_room() => {
                 match heard? {
-                    Some(call) => broker.handle(&call)?.into_iter().collect(),
+                    Some(call) => {
+                        let told = broker.handle(&call)?;
+                        broker.outbox.extend(told);
+                    }
                     None => return Ok(()),
                 }
             }
-            _ = patrol.tick() => broker.patrol()?,
-        };
-        outbox.extend(
-            told.into_iter()
-                .map(|kind| FromBroker { kind: Some(kind) }.encode_to_vec()),
-        );
+            _ = patrol.tick() => {
+                let told = broker.patrol()?;
+                // Whoever comes next is told of the calls that wait, and of no other.
+                if broker.lane.is_some() {
+                    broker.outbox.extend(told);
+                }
+            }
+        }
     }
 }
 
 impl Broker {
-    /// Tells the keeper something as soon as it has room.
-    async fn send(&self, told: Option<&Vec<u8>>) -> Result<()> {
-        match told {
-            Some(bytes) => self.lane.write(|lane| lane.try_send(bytes, &[])).await,
-            None => Ok(()),
+    /// Speaks over `lane` from now on: whoever is at its other end is told of every call that waits.
+    fn take(&mut self, lane: Option<Lane>) -> Result<()> {
+        self.lose();
+        let Some(Lane { number, socket }) = lane else {
+            return Ok(());
+        };
+        self.lane = Some((number, Ready::new(socket)?));
+        let mut waiting = self.arguments.waiting.lock();
+        for pending in waiting.calls.values_mut() {
+            if pending.told != Some(number) {
+                pending.told = Some(number);
+                self.outbox
+                    .push_back(Told::Attempt(pending.attempt.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keeper is gone. What was refused stays to be told; calls that wait are in the table.
+    fn lose(&mut self) {
+        self.lane = None;
+        self.outbox.retain(|told| match told {
+            Told::Refused(_) | Told::Races(_) => true,
+            Told::Attempt(_) | Told::Gone(_) => false,
+        });
+    }
+
+    /// Whether one more call may be heard; otherwise it waits in the kernel. A keeper is told everything before the next
+    /// call is heard; for one that is still to come, some of it is kept.
+    fn has_room(&self) -> bool {
+        if self.lane.is_some() {
+            return self.outbox.is_empty();
+        }
+        self.outbox.len() < MOST_KEPT && self.arguments.waiting.lock().calls.len() < MOST_WAITING
+    }
+
+    /// The next word of the keeper, if there is one.
+    async fn heed(&self) -> Result<Option<FromKeeper>> {
+        match &self.lane {
+            Some((_, lane)) => lane.read(|lane| heed(lane)).await,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Tells the keeper, if there is one, what comes first, as soon as it has room.
+    async fn send(&self) -> Result<()> {
+        match (&self.lane, self.outbox.front()) {
+            (Some((_, lane)), Some(told)) => {
+                let kind = Some(told.clone());
+                let bytes = FromBroker { kind }.encode_to_vec();
+                lane.write(|lane| lane.try_send(&bytes, &[])).await
+            }
+            (_, None) | (None, _) => std::future::pending().await,
         }
     }
 
@@ -163,12 +244,7 @@ impl Broker {
                 self.answered(false);
                 return Ok(None);
             }
-            self.arguments
-                .waiting
-                .lock()
-                .threads
-                .insert(call.id, call.tid);
-            return Ok(Some(Told::Attempt(v1::Attempt {
+            let attempt = v1::Attempt {
                 id: call.id,
                 cookie,
                 address: octets(address.ip()),
@@ -176,7 +252,15 @@ impl Broker {
                 blocking,
                 timeout_us: timeout.map_or(0, micros),
                 caller,
-            })));
+            };
+            let told = self.lane.as_ref().map(|(number, _)| *number);
+            let pending = Pending {
+                thread: call.tid,
+                attempt: attempt.clone(),
+                told,
+            };
+            self.arguments.waiting.lock().calls.insert(call.id, pending);
+            return Ok(told.map(|_| Told::Attempt(attempt)));
         }
         // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is judged
         // where it arrives.
@@ -217,7 +301,7 @@ impl Broker {
             .arguments
             .waiting
             .lock()
-            .threads
+            .calls
             .remove(&verdict.id)
             .is_none()
         {
@@ -254,7 +338,7 @@ impl Broker {
             .collect();
         let mut told = Vec::with_capacity(over.len());
         for id in over {
-            waiting.threads.remove(&id);
+            waiting.calls.remove(&id);
             self.answered(listener.interrupt(id)?);
             told.push(Told::Gone(v1::Gone { id }));
         }
@@ -279,10 +363,13 @@ impl Waiting {
     /// The next few calls in turn, so that a thousand of them cost no more than these.
     fn round(&mut self) -> impl Iterator<Item = (u64, u32)> {
         let behind = self
-            .threads
+            .calls
             .range(self.next..)
-            .chain(self.threads.range(..self.next));
-        let round: Vec<_> = behind.take(ROUND).map(|(id, tid)| (*id, *tid)).collect();
+            .chain(self.calls.range(..self.next));
+        let round: Vec<_> = behind
+            .take(ROUND)
+            .map(|(id, pending)| (*id, pending.thread))
+            .collect();
         self.next = round.last().map_or(0, |(id, _)| id.wrapping_add(1));
         round.into_iter()
     }
@@ -333,7 +420,7 @@ fn hear(listener: &Listener) -> Result<Option<Call>> {
     }
 }
 
-/// The next word of the keeper. A keeper that is gone is the link's business: nothing is heard from it any more.
+/// The next word of the keeper.
 fn heed(lane: &Socket) -> Result<Option<FromKeeper>> {
     let mut buffer = [0; 256];
     match lane.try_receive(&mut buffer)? {
@@ -360,3 +447,9 @@ const PATROL: Duration = Duration::from_millis(50);
 
 /// How many of them at a time.
 const ROUND: usize = 64;
+
+/// How many records of refused calls are kept for the next keeper.
+const MOST_KEPT: usize = 1024;
+
+/// How many calls are entered while there is no keeper; the kernel keeps the others.
+const MOST_WAITING: usize = 4096;

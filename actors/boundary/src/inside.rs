@@ -5,6 +5,7 @@
 //!                            └── a step fails: Fallen ──> end
 //! ```
 //!
+//! The keeper whose going ends it is the process that forked it, or, for a lasting one, the last of a row ([`crate::grace`]).
 //! While it builds it has one thread and forks the launcher; then it gives up what building needed and serves.
 
 use std::fs::File;
@@ -14,11 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use holdfast_kernel::descriptors;
-use holdfast_kernel::diag::Diag;
 use holdfast_kernel::execute::close_all_but;
 use holdfast_kernel::fork::{Child, Forked, fork, leave};
 use holdfast_kernel::handoff::{self, Received, Socket};
-use holdfast_kernel::listen::{self, Unheard};
 use holdfast_kernel::mount::{enter_root, make_private, make_read_only, mount_new};
 use holdfast_kernel::netlink::loopback::{self, Captured, Own};
 use holdfast_kernel::notify::Listener;
@@ -27,6 +26,7 @@ use holdfast_kernel::privilege::{
 };
 use holdfast_kernel::seccomp::{Answer, Filter};
 use holdfast_kernel::{Called, Error, landlock, sysctl};
+use holdfast_observability::{Format, Journal, Level};
 use holdfast_policy::OnLinkLoss;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
@@ -34,12 +34,14 @@ use holdfast_wire::v1::{self, FromLauncher, Handoff};
 use nix::mount::MsFlags;
 use nix::sched::CloneFlags;
 use nix::sys::signal::Signal;
-use nix::unistd::{dup2_stdin, dup2_stdout};
+use nix::unistd::{dup2_stderr, dup2_stdin, dup2_stdout, setsid};
 use prost::Message;
 
+use crate::Life;
 use crate::fence::{Broken, Fence};
 use crate::launcher::{self, Steps};
 use crate::serve;
+use crate::stock::Stock;
 
 /// Everything the serving half needs.
 pub(crate) struct Built {
@@ -47,14 +49,16 @@ pub(crate) struct Built {
     pub(crate) channel: Socket,
     pub(crate) listener: Arc<Listener>,
     pub(crate) ports: Vec<u16>,
+    pub(crate) stock: Stock,
     pub(crate) on_link_loss: OnLinkLoss,
+    pub(crate) life: Life,
     pub(crate) evidence: v1::Evidence,
     pub(crate) steps: Vec<v1::Step>,
 }
 
 /// Builds and serves. Answers the process's status.
-pub(crate) fn run(fence: &Fence, keeper: Socket) -> i32 {
-    match build(fence, &keeper) {
+pub(crate) fn run(fence: &Fence, keeper: Socket, life: Life) -> i32 {
+    match build(fence, &keeper, life) {
         Ok(built) => serve::run(built, keeper),
         Err(broken) => {
             let fallen = v1::Fallen {
@@ -67,50 +71,42 @@ pub(crate) fn run(fence: &Fence, keeper: Socket) -> i32 {
     }
 }
 
-fn build(fence: &Fence, keeper: &Socket) -> Result<Built, Broken> {
+fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     let mut steps = Steps::default();
     steps.mark("");
     // What the caller had open is no business of anything in here.
-    close_all_but(&[0, 1, 2, keeper.as_fd().as_raw_fd()])
-        .map_err(broken("let go of inherited descriptors"))?;
+    close_all_but(&kept(keeper, &life)).map_err(broken("let go of inherited descriptors"))?;
     wait_for_ids(keeper).map_err(broken("hear from the keeper"))?;
-    die_with_parent(Signal::SIGKILL).map_err(broken("bind its life to the keeper's"))?;
-    be_quiet().map_err(broken("let go of the caller's input and output"))?;
+    settle(&life)?;
     steps.mark("make the namespaces");
     let clone3 = sysctl::apply(NO_USER_NAMESPACES).is_empty();
     let (launcher, channel) = fork_launcher(fence, clone3)?;
+    if let Life::Lasting(lasts) = &life {
+        // After the fork of the launcher, which has no log; and of this process, which is the one to be met at the door.
+        Journal::start(Level::Info, Format::Json);
+        lasts.door.listen().map_err(broken("listen for keepers"))?;
+    }
     let unset = sysctl::apply(sysctl::NETWORK);
     let own = Own {
         v4: OWN_V4,
         v6: OWN_V6,
     };
     let captured = loopback::capture(own).map_err(broken("make every address local"))?;
-    hand_over_sockets(fence, keeper)?;
+    let stock = open_stock(fence)?;
     steps.mark("make the network");
     let (listener, inner) = hear_built(&channel)?;
     steps.mark("wait for the launcher");
     confine_self().map_err(broken("confine the boundary"))?;
     steps.mark("confine the boundary");
     let evidence = v1::Evidence {
-        landlock_abi: if fence.landlock { landlock::abi() } else { 0 },
         scoped: inner.scoped,
-        seccomp: true,
-        uid: fence
-            .user
-            .map_or_else(nix::unistd::geteuid, |(uid, _)| uid)
-            .as_raw(),
-        skipped: fence
-            .view
-            .missing
-            .iter()
-            .map(|path| path.display().to_string())
-            .collect(),
         unset: unset
             .iter()
             .map(|unset| unset.setting.name.to_owned())
             .collect(),
         ipv6: matches!(captured, Captured::Both),
+        ..planned(fence)
     };
     let mut steps = steps.into_list();
     steps.extend(inner.steps.into_iter().map(|step| v1::Step {
@@ -123,10 +119,58 @@ fn build(fence: &Fence, keeper: &Socket) -> Result<Built, Broken> {
         channel,
         listener,
         ports: fence.ports.clone(),
+        stock,
         on_link_loss: fence.on_link_loss,
+        life,
         evidence,
         steps,
     })
+}
+
+/// What is known of the fence before it is built.
+fn planned(fence: &Fence) -> v1::Evidence {
+    v1::Evidence {
+        landlock_abi: if fence.landlock { landlock::abi() } else { 0 },
+        seccomp: true,
+        uid: fence
+            .user
+            .map_or_else(nix::unistd::geteuid, |(uid, _)| uid)
+            .as_raw(),
+        skipped: fence
+            .view
+            .missing
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect(),
+        ..v1::Evidence::default()
+    }
+}
+
+/// The descriptors that stay open, in ascending order.
+fn kept(keeper: &Socket, life: &Life) -> Vec<i32> {
+    let mut kept = vec![0, 1, 2, keeper.as_fd().as_raw_fd()];
+    if let Life::Lasting(lasts) = life {
+        kept.extend(
+            [lasts.door.as_fd(), lasts.log.as_fd(), lasts.older.as_fd()].map(|fd| fd.as_raw_fd()),
+        );
+    }
+    kept.sort_unstable();
+    kept.dedup();
+    kept
+}
+
+/// Binds its life to what it depends on, and its words to where they belong.
+fn settle(life: &Life) -> Result<(), Broken> {
+    let broken = |step| move |error| Broken::new(step, "", &error);
+    match life {
+        Life::Tied => die_with_parent(Signal::SIGKILL)
+            .map_err(broken("bind its life to the keeper's"))
+            .and_then(|()| be_quiet(None).map_err(broken(LET_GO))),
+        Life::Lasting(lasts) => setsid()
+            .called("setsid")
+            .map_err(broken("leave the keeper's session"))
+            .and_then(|_| be_quiet(Some(&lasts.log)).map_err(broken(LET_GO))),
+    }
 }
 
 /// Sends one message to the keeper, its descriptors beside it.
@@ -146,15 +190,20 @@ fn wait_for_ids(keeper: &Socket) -> Result<(), Error> {
     }
 }
 
-/// The caller's input and output are its sessions' business; what goes wrong here may still be said on standard error.
-fn be_quiet() -> Result<(), Error> {
+/// The caller's input and output are its sessions' business. What goes wrong here is said on standard error: the caller's,
+/// or the log of a lasting boundary.
+fn be_quiet(log: Option<&File>) -> Result<(), Error> {
     let null = File::options()
         .read(true)
         .write(true)
         .open("/dev/null")
         .called("open /dev/null")?;
     dup2_stdin(null.as_fd()).called("dup2 0")?;
-    dup2_stdout(null.as_fd()).called("dup2 1")
+    dup2_stdout(log.unwrap_or(&null).as_fd()).called("dup2 1")?;
+    match log {
+        Some(log) => dup2_stderr(log.as_fd()).called("dup2 2"),
+        None => Ok(()),
+    }
 }
 
 fn fork_launcher(fence: &Fence, clone3: bool) -> Result<(Child, Socket), Broken> {
@@ -170,40 +219,15 @@ fn fork_launcher(fence: &Fence, clone3: bool) -> Result<(Child, Socket), Broken>
     }
 }
 
-/// Opens what the keeper serves in this network namespace, and hands it over.
-fn hand_over_sockets(fence: &Fence, keeper: &Socket) -> Result<(), Broken> {
+/// Opens what keepers serve in this network namespace.
+fn open_stock(fence: &Fence) -> Result<Stock, Broken> {
+    let stock = Stock::open().map_err(|error| Broken::new("listen on port 53", "", &error))?;
     for &port in &fence.ports {
-        listen_on(keeper, port)
+        stock
+            .listen(port)
             .map_err(|error| Broken::new("listen on port", port.to_string(), &error))?;
     }
-    let names = (listen::udp(listen::DOMAIN), listen::tcp(listen::DOMAIN));
-    let (Ok(datagrams), Ok(streams)) = names else {
-        let error = Error::new("bind", libc::EADDRINUSE);
-        return Err(Broken::new("listen on port 53", "", &error));
-    };
-    let broken = |step| move |error| Broken::new(step, "", &error);
-    hand(
-        keeper,
-        Kind::Names(v1::Names {}),
-        &[datagrams.as_fd(), streams.as_fd()],
-    )
-    .map_err(broken("hand over the resolver's sockets"))?;
-    let diag = Diag::open().map_err(broken("open a sock_diag socket"))?;
-    hand(keeper, Kind::Diag(v1::Diag {}), &[diag.as_fd()])
-        .map_err(broken("hand over the sock_diag socket"))
-}
-
-/// Listens on `port` of every address and hands the listener over.
-pub(crate) fn listen_on(keeper: &Socket, port: u16) -> Result<(), Error> {
-    let listener = listen::tcp(port).map_err(|unheard| match unheard {
-        Unheard::Taken { .. } => Error::new("bind", libc::EADDRINUSE),
-        Unheard::Refused { source, .. } => source,
-    })?;
-    hand(
-        keeper,
-        Kind::Listener(v1::Listener { port: port.into() }),
-        &[listener.as_fd()],
-    )
+    Ok(stock)
 }
 
 /// Waits until the launcher has built its half of the fence.
@@ -249,6 +273,8 @@ fn confine_self() -> Result<(), Error> {
     filter.install_refusals()?;
     descriptors::raise().map(drop)
 }
+
+const LET_GO: &str = "let go of the caller's input and output";
 
 /// A limit of the new user namespace: with it no process inside can make another one, by whatever call.
 const NO_USER_NAMESPACES: &[sysctl::Setting] = &[sysctl::Setting {

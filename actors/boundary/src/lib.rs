@@ -1,20 +1,36 @@
 //! The half of a sandbox inside the fence.
 //!
-//! [`fence::plan`] says what the fence is made of, [`start`] forks the boundary, which builds it. From then on the two
-//! halves speak over the handoff socket and the connections that travel through it.
+//! [`fence::plan`] says what the fence is made of, [`start`] and [`start_lasting`] fork the boundary, which builds it. From
+//! then on the two halves speak over the handoff socket and the connections that travel through it.
 
 pub mod broker;
 pub mod fence;
+mod grace;
+mod guest;
+mod hold;
+mod holder;
 mod inside;
 mod launcher;
+mod line;
+mod link;
+mod log;
 mod loss;
 mod serve;
 mod service;
 mod sessions;
+mod stock;
 mod tree;
 
-use holdfast_kernel::fork::{Child, Forked, fork, leave, map_ids};
+use std::fs::File;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_kernel::fork::{Child, Ended, Forked, fork, leave, map_ids};
+use holdfast_kernel::handoff::door::Door;
 use holdfast_kernel::handoff::{self, Socket};
+use holdfast_kernel::{Called, Error};
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, Handoff};
 use nix::sched::CloneFlags;
@@ -23,9 +39,44 @@ use prost::Message;
 
 use fence::{Broken, Fence};
 
-/// A boundary that has been forked. Whoever lets go of it ends it, and with it everything inside.
+/// A boundary that has been forked. One of [`start`] ends with this value, and with it everything inside; a lasting one
+/// goes on.
 #[derive(Debug)]
-pub struct Boundary(Child);
+pub struct Boundary {
+    child: Child,
+    lasting: bool,
+}
+
+/// What a boundary needs to outlive its keeper.
+#[derive(Debug)]
+pub struct Lasting {
+    /// Where the keepers after the first one knock: the path of a Unix socket, at most 107 bytes.
+    pub door: PathBuf,
+    /// Where its log goes, opened for reading and for appending. It is kept below 4 MiB.
+    pub log: File,
+    /// Where the log is kept that had no room any more; replaced as a whole.
+    pub older: File,
+    /// How long it lives without a keeper; [`GRACE`] unless a test is in a hurry.
+    pub grace: Duration,
+}
+
+/// What the boundary's life depends on.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// The process that has forked it.
+    Tied,
+    /// Any keeper, this one first.
+    Lasting(Arc<Lasts>),
+}
+
+/// The open ends of [`Lasting`].
+#[derive(Debug)]
+pub(crate) struct Lasts {
+    pub(crate) door: Arc<Door>,
+    pub(crate) log: File,
+    pub(crate) older: File,
+    pub(crate) grace: Duration,
+}
 
 /// Forks the boundary into namespaces of its own; it builds its fence and speaks over the socket. It ends with this
 /// process.
@@ -34,6 +85,32 @@ pub struct Boundary(Child);
 ///
 /// When this process has more than one thread.
 pub fn start(fence: &Fence) -> Result<(Boundary, Socket), Broken> {
+    begin(fence, Life::Tied)
+}
+
+/// Forks a boundary that outlives this process. The launch token is the one that the first keeper attaches with, over the
+/// socket that is answered here.
+///
+/// The launcher and its children are copies of this process: the token must not have been in its memory before.
+///
+/// # Panics
+///
+/// When this process has more than one thread.
+pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socket), Broken> {
+    let door = Door::bind(&lasting.door)
+        .map_err(|error| Broken::new("bind the boundary's socket", &lasting.door, &error))?;
+    begin(
+        fence,
+        Life::Lasting(Arc::new(Lasts {
+            door: Arc::new(door),
+            log: lasting.log,
+            older: lasting.older,
+            grace: lasting.grace,
+        })),
+    )
+}
+
+fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     let (ours, theirs) = handoff::pair().map_err(broken("make the handoff socket"))?;
     let namespaces = CloneFlags::CLONE_NEWUSER
@@ -45,27 +122,73 @@ pub fn start(fence: &Fence) -> Result<(Boundary, Socket), Broken> {
     match fork(namespaces).map_err(broken("make user, mount, net, ipc, uts and pid namespaces"))? {
         Forked::Child => {
             drop(ours);
-            leave(inside::run(fence, theirs))
+            leave(inside::run(fence, theirs, life))
         }
         Forked::Parent(child) => {
             drop(theirs);
-            let boundary = Boundary(child);
-            map_ids(boundary.0.pid).map_err(broken("map the ids of the user namespace"))?;
-            let mapped = Handoff {
-                kind: Some(Kind::Mapped(v1::Mapped {})),
+            let lasting = matches!(life, Life::Lasting(_));
+            let boundary = Boundary { child, lasting };
+            let begun = map_ids(boundary.child.pid)
+                .map_err(broken("map the ids of the user namespace"))
+                .and_then(|()| {
+                    let mapped = Handoff {
+                        kind: Some(Kind::Mapped(v1::Mapped {})),
+                    };
+                    ours.send(&mapped.encode_to_vec(), &[])
+                        .map_err(broken("let the boundary begin"))
+                });
+            match begun {
+                Ok(()) => Ok((boundary, ours)),
+                Err(broken) => {
+                    boundary.kill();
+                    Err(broken)
+                }
             }
-            .encode_to_vec();
-            ours.send(&mapped, &[])
-                .map_err(broken("let the boundary begin"))?;
-            Ok((boundary, ours))
         }
+    }
+}
+
+impl Boundary {
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.pid.as_raw().unsigned_abs()
+    }
+
+    /// A pidfd of its process: readable when it has ended.
+    pub fn pidfd(&self) -> Result<OwnedFd, Error> {
+        let pidfd = self.child.pidfd.as_fd();
+        pidfd.try_clone_to_owned().called("dup")
+    }
+
+    /// Waits until it has ended and takes its status, so that it is no zombie of this process any more. Blocks.
+    pub fn wait(&self) -> Result<Ended, Error> {
+        self.child.wait()
+    }
+
+    fn kill(&self) {
+        // One that has ended already is gone either way.
+        let _ = self.child.signal(Signal::SIGKILL);
+        let _ = self.child.wait();
     }
 }
 
 impl Drop for Boundary {
     fn drop(&mut self) {
-        // One that has ended already is gone either way.
-        let _ = self.0.signal(Signal::SIGKILL);
-        let _ = self.0.wait();
+        if !self.lasting {
+            self.kill();
+        }
     }
 }
+
+impl Life {
+    /// What a lasting one has besides.
+    pub(crate) fn lasts(self) -> Option<Arc<Lasts>> {
+        match self {
+            Self::Tied => None,
+            Self::Lasting(lasts) => Some(lasts),
+        }
+    }
+}
+
+/// How long a boundary lives without a keeper: after it nobody is expected to come back, and it fails closed.
+pub const GRACE: Duration = Duration::from_mins(1);

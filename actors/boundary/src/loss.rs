@@ -32,6 +32,11 @@ impl Heard {
         *self.0.lock() = Some(now);
     }
 
+    /// When that was; `None` before the first time.
+    pub(crate) fn last(&self) -> Option<Moment> {
+        *self.0.lock()
+    }
+
     /// Whether the link is lost.
     fn is_silent(&self, now: Moment) -> bool {
         self.0.lock().is_some_and(|heard| now - heard > SILENCE)

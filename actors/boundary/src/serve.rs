@@ -1,34 +1,29 @@
 //! The serving half of the boundary's life: its runtime and its actors.
 
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_actor::{Actor, Child, Clock, Dynamic, Fault, Me, Root, Seed, Tree};
-use holdfast_kernel::handoff::{self, Received, Socket};
+use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error};
-use holdfast_policy::OnLinkLoss;
-use holdfast_wire::MOST_BYTES;
-use holdfast_wire::v1::boundary_server::BoundaryServer;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
-use holdfast_wire::v1::{self, FromLauncher, Handoff};
+use holdfast_wire::v1::{self, FromLauncher};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::net::UnixStream;
-use tokio::sync::{mpsc, oneshot};
-use tokio_stream::wrappers::ReceiverStream;
+use tokio::sync::{oneshot, watch};
 
 use crate::broker::{self, Counts, Ports, Waiting};
-use crate::inside::{Built, hand, listen_on};
-use crate::loss::{self, Heard};
-use crate::service::Service;
+use crate::hold::{Hold, Parts};
+use crate::holder::Origin;
+use crate::inside::{Built, hand};
+use crate::link::{self, Link};
 use crate::sessions::{Reader, Sessions};
 use crate::tree;
 
-/// Serves until the launcher or the keeper is gone. Answers the process's status.
+/// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
 pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -49,97 +44,101 @@ pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
 async fn serve(built: Built, keeper: Arc<Socket>) -> Result<(), Fault> {
     let gone = Ready::reading(built.launcher.pidfd.try_clone().called("dup")?)?;
     let (proved, proof) = oneshot::channel();
-    let root = start(&built, &keeper, proved).await?;
+    let (root, first) = start(built, &keeper, proved).await?;
     root.up()
         .await
         .map_err(|end| Fault::failed(format!("start its actors: {end:?}")))?;
-    let told = match proof.await {
-        Ok(gaps) if gaps.is_empty() => Kind::Standing(v1::Standing {
-            steps: built.steps,
-            evidence: Some(built.evidence),
-        }),
-        Ok(gaps) => fallen("prove the fence", gaps.join("; ")),
-        Err(_) => fallen("prove the fence", "the launcher is gone".to_owned()),
+    let gaps = match proof.await {
+        Ok(gaps) if gaps.is_empty() => None,
+        Ok(gaps) => Some(gaps.join("; ")),
+        Err(_) => Some("the launcher is gone".to_owned()),
     };
-    hand(&keeper, told, &[])?;
+    if let Some(message) = gaps {
+        tracing::error!("the fence does not hold: {message}");
+        let step = "prove the fence".to_owned();
+        hand(&keeper, Kind::Fallen(v1::Fallen { step, message }), &[])?;
+        return Ok(());
+    }
+    first();
     tokio::select! {
         end = root.ended() => tracing::error!(?end, "the boundary's actors gave up"),
-        _ = gone.readable() => {}
+        _ = gone.readable() => tracing::info!("the launcher is gone, and with it the sandbox"),
     }
     Ok(())
 }
 
-fn fallen(step: &str, message: String) -> Kind {
-    Kind::Fallen(v1::Fallen {
-        step: step.to_owned(),
-        message,
-    })
-}
-
-/// Starts the boundary's actors.
+/// Starts the boundary's actors. Answers what lets the first keeper attach.
 async fn start(
-    built: &Built,
+    built: Built,
     keeper: &Arc<Socket>,
     proved: oneshot::Sender<Vec<String>>,
-) -> Result<Root, Fault> {
+) -> Result<(Root, impl FnOnce()), Fault> {
     let channel = Arc::new(Ready::new(Arc::new(Socket::from(
         built.channel.as_fd().try_clone_to_owned().called("dup")?,
     )))?);
-    let sessions = Arc::new(Sessions::new(Arc::clone(&channel)));
-    let counts = Arc::new(Counts::default());
-    let over = Arc::new(AtomicBool::new(false));
-    let (ours, theirs) = handoff::pair()?;
-    hand(keeper, Kind::Lane(v1::Lane {}), &[theirs.as_fd()])?;
     let mut tree = Tree::new(tree::boundary());
-    let readers = tree.dynamic("boundary/sessions");
-    let lookout = tree.lookout();
+    let (lane, lanes) = watch::channel(None);
+    let counts = Arc::new(Counts::default());
+    let hold = Arc::new(Hold::new(Parts {
+        sessions: Arc::new(Sessions::new(Arc::clone(&channel))),
+        standing: v1::Standing {
+            steps: built.steps,
+            evidence: Some(built.evidence),
+        },
+        counts: Arc::clone(&counts),
+        readers: tree.dynamic("boundary/sessions"),
+        lookout: tree.lookout(),
+        stock: Arc::new(built.stock),
+        lane,
+    }));
+    let over = Arc::new(AtomicBool::new(false));
     tree.bind::<Launcher>(
         "boundary/launcher",
         LauncherArguments {
             channel,
-            sessions: Arc::clone(&sessions),
+            sessions: Arc::clone(&hold.sessions),
             proved: Arc::new(Mutex::new(Some(proved))),
             over: Arc::clone(&over),
         },
     );
     let listen = {
-        let keeper = Arc::clone(keeper);
-        move |port| listen_on(&keeper, port)
+        let hold = Arc::clone(&hold);
+        move |port| hold.listen(port)
     };
     tree.bind::<Broker>(
         "boundary/broker",
         broker::Arguments {
-            listener: Arc::clone(&built.listener),
-            lane: Arc::new(ours),
+            listener: built.listener,
+            lanes,
             ports: Arc::new(Ports::new(built.ports.iter().copied(), listen)),
             launcher: built.launcher.pid.as_raw().unsigned_abs(),
             waiting: Arc::new(Mutex::new(Waiting::default())),
-            proved: Arc::clone(&over),
-            counts: Arc::clone(&counts),
+            proved: over,
+            counts,
         },
     );
+    let guest = hold.welcome(Origin::Forked, Arc::clone(keeper));
+    let standing = hold.standing.clone();
     tree.bind::<Link>(
         "boundary/service",
-        LinkArguments {
-            keeper: Arc::clone(keeper),
-            service: Arc::new(Service {
-                sessions,
-                evidence: built.evidence.clone(),
-                counts,
-                holder: Mutex::new(None),
-                heard: Heard::default(),
-                clock: Clock::tokio(),
-                readers,
-                lookout,
-            }),
+        link::Arguments {
+            hold: Arc::clone(&hold),
             on_link_loss: built.on_link_loss,
+            lasts: built.life.lasts(),
         },
     );
-    tree.start(Seed::fresh(), |change: &holdfast_actor::Change| {
-        tracing::debug!(?change, "supervision");
-    })
-    .await
-    .map_err(|unfit| Fault::bug(unfit.to_string()))
+    let root = tree
+        .start(Seed::fresh(), |change: &holdfast_actor::Change| {
+            tracing::debug!(?change, "supervision");
+        })
+        .await
+        .map_err(|unfit| Fault::bug(unfit.to_string()))?;
+    let first = move || {
+        if let Some(guest) = guest {
+            guest.post((Kind::Standing(standing), Vec::new()));
+        }
+    };
+    Ok((root, first))
 }
 
 /// Hears what the launcher tells.
@@ -237,92 +236,6 @@ impl Actor for Broker {
     }
 }
 
-/// Takes connections from the keeper and serves them.
-struct Link;
-
-#[derive(Clone)]
-struct LinkArguments {
-    keeper: Arc<Socket>,
-    service: Arc<Service>,
-    on_link_loss: OnLinkLoss,
-}
-
-impl Actor for Link {
-    type Message = ();
-    type Arguments = LinkArguments;
-    type State = ();
-
-    async fn start(me: &Me<()>, arguments: LinkArguments) -> Result<(), Fault> {
-        let service = Arc::clone(&arguments.service);
-        if arguments.on_link_loss == OnLinkLoss::Freeze {
-            let sessions = Arc::clone(&service.sessions);
-            me.spawn(loss::freeze(
-                service.heard.clone(),
-                sessions,
-                me.clock().clone(),
-            ));
-        }
-        let (dialled, connections) = mpsc::channel(MOST_DIALS);
-        let keeper = Ready::reading(arguments.keeper)?;
-        me.spawn(async move {
-            loop {
-                match accept(&keeper).await? {
-                    Some(stream) => {
-                        let _ = dialled.send(Ok::<_, std::io::Error>(stream)).await;
-                    }
-                    None => return Err(Fault::last("the keeper is gone")),
-                }
-            }
-        });
-        me.spawn(async move {
-            tonic::transport::Server::builder()
-                .add_service(
-                    BoundaryServer::from_arc(service)
-                        .max_decoding_message_size(MOST_BYTES)
-                        .max_encoding_message_size(MOST_BYTES),
-                )
-                .serve_with_incoming(ReceiverStream::new(connections))
-                .await?;
-            Ok(())
-        });
-        Ok(())
-    }
-
-    async fn handle(_: &Me<()>, (): (), (): &mut ()) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
-/// The next connection that the keeper has dialled; `None` when it is gone.
-async fn accept(keeper: &Ready<Arc<Socket>>) -> Result<Option<UnixStream>, Fault> {
-    let mut buffer = [0; 256];
-    loop {
-        let received = keeper
-            .read(|socket| socket.try_receive(&mut buffer))
-            .await?;
-        let (length, descriptors) = match received {
-            Received::Packet {
-                length,
-                descriptors,
-            } => (length, descriptors),
-            Received::Exhausted { .. } => {
-                return Err(Fault::exhausted(
-                    "receive a connection: too many open files",
-                ));
-            }
-            Received::Closed => return Ok(None),
-        };
-        let kind = Handoff::decode(&buffer[..length])
-            .ok()
-            .and_then(|handoff| handoff.kind);
-        if let (Some(Kind::Dial(_)), Some(stream)) = (kind, descriptors.into_iter().next()) {
-            let stream = StdStream::from(stream);
-            stream.set_nonblocking(true)?;
-            return Ok(Some(UnixStream::from_std(stream)?));
-        }
-    }
-}
-
 /// Reads one session's output.
 pub(crate) struct Session;
 
@@ -361,6 +274,3 @@ pub(crate) async fn read(sessions: &Dynamic, id: u64, readers: Vec<Reader>) -> R
         .map(drop)
         .map_err(|refusal| Fault::exhausted(refusal.to_string()))
 }
-
-/// How many connections may wait to be served.
-const MOST_DIALS: usize = 64;

@@ -4,30 +4,21 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use futures_util::{Stream, StreamExt, stream};
-use holdfast_actor::{Blow, Clock, Dynamic, Lookout, Path};
+use holdfast_actor::{Blow, Path};
 use holdfast_wire::v1::boundary_server::Boundary;
-use holdfast_wire::{handshake, v1};
-use parking_lot::Mutex;
-use tonic::{Request, Response, Status, Streaming};
+use holdfast_wire::{handshake, problem, v1};
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use crate::broker::Counts;
-use crate::loss::Heard;
+use crate::guest::Guest;
+use crate::hold::{Hold, Unheld};
+use crate::holder::Refusal;
 use crate::serve;
-use crate::sessions::{self, Input, Sessions};
+use crate::sessions::{self, Input};
 
-/// Answers the keeper.
+/// Answers one keeper.
 pub(crate) struct Service {
-    pub(crate) sessions: Arc<Sessions>,
-    pub(crate) evidence: v1::Evidence,
-    pub(crate) counts: Arc<Counts>,
-    pub(crate) holder: Mutex<Option<u64>>,
-    /// When the keeper gave its last sign of life.
-    pub(crate) heard: Heard,
-    pub(crate) clock: Clock,
-    /// The actors that read the sessions.
-    pub(crate) readers: Dynamic,
-    /// Sees the boundary's own tree.
-    pub(crate) lookout: Lookout,
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) guest: Arc<Guest>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -38,20 +29,20 @@ impl Boundary for Service {
         let asked = request.into_inner();
         let version = handshake::agree(&asked.oldest, &asked.newest)
             .map_err(|error| Status::failed_precondition(error.to_string()))?;
-        let mut holder = self.holder.lock();
-        if holder.is_some_and(|epoch| epoch >= asked.epoch) {
-            let epoch = holder.unwrap_or_default();
-            return Err(Status::aborted(format!(
-                "epoch {} is fenced: the boundary is held with epoch {epoch}",
-                asked.epoch
-            )));
-        }
-        *holder = Some(asked.epoch);
-        let evidence = Some(self.evidence.clone());
+        self.hold
+            .attach(&self.guest, asked.epoch, &asked.token)
+            .map_err(|unheld| match unheld {
+                Unheld::Refused(refusal) => refused(refusal),
+                Unheld::Exhausted(error) => {
+                    Status::resource_exhausted(format!("open what a keeper is given: {error}"))
+                }
+            })?;
+        let (sessions, total) = self.hold.sessions.snapshot();
         Ok(Response::new(v1::AttachReply {
             version,
-            evidence,
-            ..v1::AttachReply::default()
+            evidence: self.hold.standing.evidence.clone(),
+            sessions,
+            total,
         }))
     }
 
@@ -61,14 +52,15 @@ impl Boundary for Service {
         let Some(v1::launch_request::What::Program(program)) = asked.what else {
             return Err(Status::invalid_argument("no program"));
         };
-        let outcome = match self
-            .sessions
-            .launch(&program, asked.terminal, asked.attended)
-            .await
-        {
+        let terms = sessions::Terms {
+            terminal: asked.terminal,
+            attended: asked.attended,
+            note: asked.note,
+        };
+        let outcome = match self.hold.sessions.launch(&program, terms).await {
             Ok(launched) => {
                 let id = launched.session.id;
-                serve::read(&self.readers, id, launched.readers)
+                serve::read(&self.hold.readers, id, launched.readers)
                     .await
                     .map_err(|fault| Status::resource_exhausted(fault.to_string()))?;
                 v1::launch_reply::Outcome::Session(id)
@@ -83,7 +75,8 @@ impl Boundary for Service {
     async fn signal(&self, request: Request<v1::SignalRequest>) -> Answer<v1::Nothing> {
         self.held()?;
         let asked = request.into_inner();
-        self.sessions
+        self.hold
+            .sessions
             .signal(asked.session, asked.signal)
             .await
             .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
@@ -101,7 +94,8 @@ impl Boundary for Service {
 
     async fn table(&self, _: Request<v1::Nothing>) -> Answer<v1::SessionTable> {
         self.held()?;
-        Err(Status::unimplemented("the table of sessions"))
+        let (sessions, total) = self.hold.sessions.snapshot();
+        Ok(Response::new(v1::SessionTable { sessions, total }))
     }
 
     async fn end(&self, _: Request<v1::Nothing>) -> Answer<v1::Nothing> {
@@ -152,7 +146,8 @@ impl Boundary for Service {
 
     async fn clear(&self, _: Request<v1::Nothing>) -> Answer<v1::Nothing> {
         self.held()?;
-        self.sessions
+        self.hold
+            .sessions
             .clear()
             .await
             .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
@@ -167,7 +162,12 @@ impl Boundary for Service {
             v1::Blow::Hang => Blow::Hang,
             v1::Blow::Unspecified => return Err(Status::invalid_argument("no blow")),
         };
-        if !self.lookout.strike(&Path::new(&asked.path), blow).await {
+        if !self
+            .hold
+            .lookout
+            .strike(&Path::new(&asked.path), blow)
+            .await
+        {
             return Err(Status::not_found(format!("no actor at {}", asked.path)));
         }
         Ok(Response::new(v1::Nothing {}))
@@ -176,14 +176,15 @@ impl Boundary for Service {
     async fn beat(&self, _: Request<v1::Nothing>) -> Answer<v1::BeatReply> {
         use std::sync::atomic::Ordering::Relaxed;
         self.held()?;
-        self.heard.note(self.clock.now());
+        self.hold.heard.note(self.hold.clock.now());
         let broker = v1::BrokerCounts {
-            notifications: self.counts.notifications.load(Relaxed),
-            denied: self.counts.denied.load(Relaxed),
-            faults: self.counts.faults.load(Relaxed),
+            notifications: self.hold.counts.notifications.load(Relaxed),
+            denied: self.hold.counts.denied.load(Relaxed),
+            faults: self.hold.counts.faults.load(Relaxed),
         };
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
+            descriptors: self.hold.descriptors(),
             ..v1::BeatReply::default()
         }))
     }
@@ -191,17 +192,28 @@ impl Boundary for Service {
 
 impl Service {
     fn held(&self) -> Result<(), Status> {
-        match *self.holder.lock() {
-            Some(_) => Ok(()),
-            None => Err(Status::failed_precondition("attach first")),
-        }
+        self.hold.check(&self.guest).map_err(refused)
     }
 
     fn session(&self, id: u64) -> Result<Arc<sessions::Session>, Status> {
         self.held()?;
-        self.sessions
+        self.hold
+            .sessions
             .find(id)
             .ok_or_else(|| Status::not_found(format!("no session {id}")))
+    }
+}
+
+/// A refusal as gRPC has it.
+fn refused(refusal: Refusal) -> Status {
+    let text = refusal.to_string();
+    match refusal {
+        Refusal::Epoch { .. } | Refusal::Fenced { .. } => {
+            problem::plain(Code::Aborted, text, "Fenced")
+        }
+        Refusal::Token => problem::plain(Code::PermissionDenied, text, "WrongToken"),
+        Refusal::Early => problem::plain(Code::Unavailable, text, "NotAttached"),
+        Refusal::Unattached => problem::plain(Code::FailedPrecondition, text, "NotAttached"),
     }
 }
 

@@ -15,7 +15,9 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::UNIX_EPOCH;
 
+use holdfast_actor::Clock;
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::terminal::{self, Size};
@@ -36,6 +38,7 @@ pub(crate) struct Sessions {
     next: AtomicU64,
     table: Mutex<Table>,
     starting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    clock: Clock,
 }
 
 /// The sessions by their numbers.
@@ -43,7 +46,18 @@ pub(crate) struct Sessions {
 struct Table {
     sessions: HashMap<u64, Arc<Session>>,
     /// How sessions ended that ended before they could be entered.
-    early: HashMap<u64, v1::Exit>,
+    early: HashMap<u64, (v1::Exit, i64)>,
+}
+
+/// What a session is started with, besides its program.
+#[derive(Debug, Default)]
+pub(crate) struct Terms {
+    /// The size of its terminal, if it gets one.
+    pub(crate) terminal: Option<v1::TerminalSize>,
+    /// A reader is about to come: no output is overwritten before it does.
+    pub(crate) attended: bool,
+    /// Kept for the keepers.
+    pub(crate) note: Vec<u8>,
 }
 
 /// What the launcher answers to a start: the terminal's master, if one was asked for.
@@ -54,6 +68,10 @@ type Answer = std::result::Result<Option<OwnedFd>, v1::NotStarted>;
 pub(crate) struct Session {
     /// Its number; never used again.
     pub(crate) id: u64,
+    /// As it came with the launch.
+    note: Vec<u8>,
+    /// Milliseconds since 1970.
+    started_ms: i64,
     output: Mutex<Output>,
     /// Output or the exit has come.
     arrived: Notify,
@@ -67,6 +85,8 @@ pub(crate) struct Session {
 #[derive(Debug)]
 struct Output {
     ring: Ring,
+    /// Bytes that came so far: of the output, of the errors.
+    written: [u64; 2],
     /// How far the attached client has read; without one the oldest output is overwritten.
     reader: Option<u64>,
     /// How many pipes are still read.
@@ -74,6 +94,8 @@ struct Output {
     /// The streams that nobody will read any more.
     closed: Vec<v1::Stream>,
     exit: Option<v1::Exit>,
+    /// Milliseconds since 1970; 0 while it runs.
+    ended_ms: i64,
 }
 
 /// A started session and the ends of its pipes that have to be read.
@@ -92,7 +114,23 @@ impl Sessions {
             next: AtomicU64::new(1),
             table: Mutex::default(),
             starting: Mutex::default(),
+            clock: Clock::tokio(),
         }
+    }
+
+    /// How every session stands, in the order of their numbers, and how many there have been.
+    pub(crate) fn snapshot(&self) -> (Vec<v1::SessionState>, u64) {
+        let table = self.table.lock();
+        let mut states: Vec<_> = table.sessions.values().map(|one| one.state()).collect();
+        states.sort_unstable_by_key(|state| state.session);
+        (states, self.next.load(Ordering::Relaxed) - 1)
+    }
+
+    fn wall_ms(&self) -> i64 {
+        let since = self.clock.wall().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
     }
 
     /// The session `id`, running or over.
@@ -100,14 +138,18 @@ impl Sessions {
         self.table.lock().sessions.get(&id).cloned()
     }
 
-    /// Starts `program`. One that will be `attended` waits for its reader rather than overwriting output.
+    /// Starts `program`.
     pub(crate) async fn launch(
         &self,
         program: &v1::Program,
-        terminal: Option<v1::TerminalSize>,
-        attended: bool,
+        terms: Terms,
     ) -> std::result::Result<Launched, v1::NotStarted> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
+        let Terms {
+            terminal,
+            attended,
+            note,
+        } = terms;
         let refused = |error: Error| crate::launcher::refusal("prepare its descriptors", &error);
         let file = io::program_file(program).map_err(refused)?;
         let pipes = if terminal.is_some() {
@@ -130,12 +172,16 @@ impl Sessions {
         let parts = io::Parts::new(pipes, master).map_err(refused)?;
         let session = Arc::new(Session {
             id,
+            note,
+            started_ms: self.wall_ms(),
             output: Mutex::new(Output {
                 ring: Ring::new(RING),
+                written: [0; 2],
                 reader: attended.then_some(0),
                 open: parts.outputs.len(),
                 closed: Vec::new(),
                 exit: None,
+                ended_ms: 0,
             }),
             arrived: Notify::new(),
             taken: Notify::new(),
@@ -144,7 +190,9 @@ impl Sessions {
         });
         {
             let mut table = self.table.lock();
-            session.output.lock().exit = table.early.remove(&id);
+            if let Some((exit, at)) = table.early.remove(&id) {
+                session.output.lock().end(exit, at);
+            }
             table.sessions.insert(id, Arc::clone(&session));
         }
         let readers = parts
@@ -186,15 +234,15 @@ impl Sessions {
                 "the launcher did not say".to_owned(),
             )),
         };
-        let exit = exit.unwrap_or_else(unknown);
+        let (exit, at) = (exit.unwrap_or_else(unknown), self.wall_ms());
         let mut table = self.table.lock();
         match table.sessions.get(&session) {
             Some(session) => {
-                session.output.lock().exit = Some(exit);
+                session.output.lock().end(exit, at);
                 session.arrived.notify_waiters();
             }
             // It ended before the one who starts it has heard that it runs.
-            None => drop(table.early.insert(session, exit)),
+            None => drop(table.early.insert(session, (exit, at))),
         }
     }
 
@@ -212,6 +260,24 @@ impl Session {
         self.master
             .as_ref()
             .map_or(Ok(()), |master| terminal::resize(master.inner(), size))
+    }
+
+    /// How it stands.
+    pub(crate) fn state(&self) -> v1::SessionState {
+        let output = self.output.lock();
+        let (from, to) = output.ring.kept();
+        v1::SessionState {
+            session: self.id,
+            note: self.note.clone(),
+            exit: output.exit.clone(),
+            from,
+            to,
+            stdout_bytes: output.written[0],
+            stderr_bytes: output.written[1],
+            terminal: self.master.is_some(),
+            started_ms: self.started_ms,
+            ended_ms: output.ended_ms,
+        }
     }
 
     /// Takes its input to write to; one writer at a time.
@@ -233,6 +299,14 @@ impl Session {
             offset,
             told: false,
         }
+    }
+}
+
+impl Output {
+    /// Its process has ended.
+    fn end(&mut self, exit: v1::Exit, at: i64) {
+        self.exit = Some(exit);
+        self.ended_ms = at;
     }
 }
 

@@ -1,4 +1,4 @@
-//! What the boundary hands over: its sockets, and the news that the fence stands or has fallen.
+//! What the boundary hands over: the news that the fence stands or has fallen, and after the attach its sockets.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -53,7 +53,26 @@ impl From<Fault> for Unbuilt {
     }
 }
 
-/// Takes what the boundary hands over until the fence stands.
+/// Waits until the boundary can be attached to.
+pub(crate) async fn stands(handoff: &Ready<Arc<Socket>>) -> Result<(), Unbuilt> {
+    loop {
+        match next(handoff).await?.ok_or(Unbuilt::Gone)?.0 {
+            Kind::Standing(_) => return Ok(()),
+            Kind::Fallen(v1::Fallen { step, message }) => {
+                return Err(Unbuilt::Fence { step, message });
+            }
+            // Nothing else comes before.
+            Kind::Listener(_)
+            | Kind::Names(_)
+            | Kind::Diag(_)
+            | Kind::Lane(_)
+            | Kind::Dial(_)
+            | Kind::Mapped(_) => {}
+        }
+    }
+}
+
+/// Takes what the boundary hands over to the keeper that has attached.
 pub(crate) async fn gather(handoff: &Ready<Arc<Socket>>) -> Result<Arrivals, Unbuilt> {
     let (mut listeners, mut names, mut diag, mut lane) = (Vec::new(), None, None, None);
     loop {

@@ -89,8 +89,8 @@ pub(crate) struct Sockets(Mutex<Diag>);
 
 impl Sockets {
     /// Asks over a `sock_diag` socket of that network.
-    pub(crate) fn new(diag: OwnedFd) -> Self {
-        Self(Mutex::new(Diag::from(diag)))
+    pub(crate) fn new(diag: OwnedFd) -> Result<Self, Fault> {
+        Ok(Self(Mutex::new(Diag::connected(diag)?)))
     }
 }
 

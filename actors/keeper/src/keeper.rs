@@ -4,14 +4,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Change, End, Fault, Root, Tree};
-use holdfast_kernel::handoff::Socket;
 use holdfast_wire::v1;
 
 use crate::arrivals::Unbuilt;
 use crate::egress::desk::Desk;
+use crate::link::{Approach, Client};
 use crate::sessions::{Launcher, NotStarted, Program, Session};
 use crate::tree;
-use crate::works::{Arguments, Works};
+use crate::works::{Arguments, Held, Works};
 
 /// A keeper at work.
 pub struct Keeper {
@@ -19,20 +19,23 @@ pub struct Keeper {
     launcher: Launcher,
     desk: Arc<Desk>,
     standing: v1::Standing,
+    held: Held,
 }
 
 impl Keeper {
-    /// Waits until the fence at the other end of `handoff` stands, attaches to its boundary and starts serving.
-    pub async fn start(arguments: &Arguments, handoff: Socket) -> Result<Self, Unbuilt> {
-        let works = Works::take(arguments, FIRST_REVISION, handoff, FIRST_EPOCH).await?;
+    /// Waits until the fence at the other end of `approach` stands, attaches to its boundary and starts serving. If another
+    /// keeper holds it, that one is fenced.
+    pub async fn start(arguments: &Arguments, approach: Approach) -> Result<Self, Unbuilt> {
+        let works = Works::take(arguments, FIRST_REVISION, approach).await?;
         let mut tree = Tree::new(tree::attended::keeper());
         let launcher = Launcher {
             control: works.control.clone(),
             dialler: works.dialler.clone(),
             sessions: tree.dynamic("keeper/sessions"),
         };
+        let held = works.held();
         let (standing, desk, seed) = (works.standing.clone(), Arc::clone(&works.desk), works.seed);
-        works.bind(&mut tree);
+        works.bind(&mut tree)?;
         let root = tree
             .start(seed, |change: &Change| {
                 tracing::debug!(?change, "supervision");
@@ -47,7 +50,18 @@ impl Keeper {
             launcher,
             desk,
             standing,
+            held,
         })
+    }
+
+    /// The boundary that this keeper holds.
+    pub fn held(&self) -> &Held {
+        &self.held
+    }
+
+    /// A connection of its own to the boundary.
+    pub async fn dial(&self) -> Result<Client, Fault> {
+        self.launcher.dialler.dial().await
     }
 
     /// How the fence was built, and what was measured.
@@ -79,9 +93,6 @@ impl Keeper {
         self.desk.close().await;
     }
 }
-
-/// The epoch of a sandbox's first keeper.
-const FIRST_EPOCH: u64 = 1;
 
 /// The number of a policy that never changes.
 const FIRST_REVISION: u64 = 1;

@@ -20,4 +20,4 @@ mod works;
 
 pub use arrivals::Unbuilt;
 pub use keeper::Keeper;
-pub use works::Arguments;
+pub use works::{Arguments, Held, Tenure};

@@ -1,14 +1,25 @@
 //! The keeper's side of the link: connections to the boundary, and its sign of life.
 //!
+//! ```text
+//!  Linked ── no answer for 1.2 s, or a failed connection ──> Lost ── an answer ──> Linked
+//!     └──────────────┬──────────────────────────────────────────┘
+//!                    └── the process is gone, another keeper has taken over ──> Over
+//! ```
+//!
 //! Control and session bytes never share a connection: each session dials one of its own, so that a stalled reader holds
 //! up nothing else. A connection is one end of a socket pair whose other end travels over the handoff socket.
+//!
+//! Only the beat says whether the link is lost; a stream that fails is the failure of a stream. A boundary that is silent
+//! may come back, so a lasting sandbox waits for it; one whose process has ended is gone at once.
 
-use std::os::fd::AsFd;
+mod approach;
+
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_actor::{Actor, Fault, Me};
+use holdfast_actor::{Actor, Clock, Fault, Me, Moment};
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
 use holdfast_wire::MOST_BYTES;
@@ -20,8 +31,12 @@ use hyper_util::rt::TokioIo;
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::net::UnixStream;
+use tokio::sync::watch;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
+
+pub use self::approach::{Approach, connect};
 
 /// A client of the boundary over one connection.
 pub type Client = BoundaryClient<Channel>;
@@ -33,9 +48,17 @@ pub struct Dialler(Arc<Ready<Arc<Socket>>>);
 /// Why the boundary cannot be spoken with.
 #[derive(Debug, thiserror::Error)]
 pub enum Unlinked {
-    /// The boundary refuses this keeper.
+    /// The boundary refuses this keeper: another one came later, the token is wrong, or the versions do not match.
     #[error("attach to the boundary: {0}")]
     Refused(String),
+    /// It could not be reached.
+    #[error("reach the boundary at {path}: {source}")]
+    Unreachable {
+        /// Where it was looked for.
+        path: String,
+        /// Why not.
+        source: std::io::Error,
+    },
 }
 
 impl Dialler {
@@ -78,19 +101,103 @@ impl Dialler {
     }
 }
 
-/// Takes the boundary over, with `epoch`.
-pub(crate) async fn attach(control: &mut Client, epoch: u64) -> Result<v1::AttachReply, Unlinked> {
+/// Takes the boundary over, with `epoch` and the token of its launch.
+pub(crate) async fn attach(
+    control: &mut Client,
+    epoch: u64,
+    token: &[u8],
+) -> Result<v1::AttachReply, Unlinked> {
     let version = VERSION.to_string();
     let request = v1::AttachRequest {
         oldest: version.clone(),
         newest: version,
         epoch,
-        token: Vec::new(),
+        token: token.to_vec(),
     };
     let reply = control.attach(request).await;
     reply
         .map(tonic::Response::into_inner)
         .map_err(|status| Unlinked::Refused(status.message().to_owned()))
+}
+
+/// How the link stands. What is older than two beats or so is no news of the boundary.
+#[derive(Clone, Debug)]
+pub struct State {
+    /// With which epoch this keeper holds the boundary.
+    pub epoch: u64,
+    /// The version that both speak.
+    pub protocol: String,
+    /// Whether it answers.
+    pub standing: Standing,
+    /// How often the control connection was dialled anew.
+    pub reconnects: u64,
+    /// The last answer, and when it came.
+    pub beat: Option<(Moment, v1::BeatReply)>,
+}
+
+/// Whether the boundary answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It does.
+    Linked {
+        /// Since when without a break.
+        since: Moment,
+    },
+    /// It does not; it may again.
+    Lost {
+        /// Since when.
+        since: Moment,
+        /// What was seen.
+        why: String,
+    },
+    /// It never will.
+    Over {
+        /// Since when.
+        since: Moment,
+        /// Its process has ended, or another keeper has it.
+        why: String,
+    },
+}
+
+impl State {
+    /// A link that has just been made.
+    pub(crate) fn fresh(epoch: u64, protocol: String, now: Moment) -> Self {
+        Self {
+            epoch,
+            protocol,
+            standing: Standing::Linked { since: now },
+            reconnects: 0,
+            beat: None,
+        }
+    }
+
+    /// An answer has come.
+    fn heard(&mut self, reply: v1::BeatReply, now: Moment) {
+        self.beat = Some((now, reply));
+        if !matches!(self.standing, Standing::Linked { .. }) {
+            tracing::info!("the boundary answers again");
+            self.standing = Standing::Linked { since: now };
+        }
+    }
+
+    /// None has come in time.
+    fn missed(&mut self, why: &str, now: Moment) {
+        if let Standing::Linked { .. } = self.standing {
+            tracing::warn!("the link to the boundary is lost: {why}");
+            self.standing = Standing::Lost {
+                since: now,
+                why: why.to_owned(),
+            };
+        }
+    }
+
+    /// None will come.
+    fn over(&mut self, why: &str, now: Moment) {
+        self.standing = Standing::Over {
+            since: now,
+            why: why.to_owned(),
+        };
+    }
 }
 
 /// Keeps an eye on the boundary.
@@ -101,6 +208,14 @@ pub struct Link;
 pub struct Arguments {
     /// The attached connection.
     pub control: Client,
+    /// Makes another one when it breaks.
+    pub dialler: Dialler,
+    /// The boundary's process.
+    pub process: Arc<OwnedFd>,
+    /// Whether a boundary that is silent is waited for, however long.
+    pub lasting: bool,
+    /// Who wants to know.
+    pub state: watch::Sender<State>,
 }
 
 impl Actor for Link {
@@ -109,23 +224,16 @@ impl Actor for Link {
     type State = ();
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        let clock = me.clock().clone();
+        let process = Ready::reading(Arc::clone(&arguments.process))?;
         me.spawn(async move {
-            let Arguments { mut control } = arguments;
-            let mut ticks = tokio::time::interval(BEAT);
-            loop {
-                ticks.tick().await;
-                let answer = control.beat(v1::Nothing {});
-                match tokio::time::timeout(SILENCE, answer).await {
-                    Ok(Ok(_)) => {}
-                    Ok(Err(status)) => {
-                        return Err(Fault::last(format!(
-                            "the boundary is lost: {}",
-                            status.message()
-                        )));
-                    }
-                    Err(_) => return Err(Fault::last("the boundary does not answer")),
-                }
-            }
+            let state = arguments.state.clone();
+            let why = tokio::select! {
+                ended = process.readable() => ended.map(|_| "the boundary has ended".to_owned())?,
+                why = beat(arguments, &clock) => why?,
+            };
+            state.send_modify(|state| state.over(&why, clock.now()));
+            Err(Fault::last(why))
         });
         Ok(())
     }
@@ -135,11 +243,101 @@ impl Actor for Link {
     }
 }
 
+/// Asks for signs of life until there can be none any more; answers why not.
+async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
+    let Arguments {
+        mut control,
+        dialler,
+        lasting,
+        state,
+        ..
+    } = arguments;
+    let mut ticks = tokio::time::interval(BEAT);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        let answered = ask(&mut control, lasting, &state, clock).await;
+        match answered {
+            Some(Ok(reply)) => {
+                let reply = reply.into_inner();
+                state.send_modify(|state| state.heard(reply, clock.now()));
+            }
+            Some(Err(status)) if status.code() == Code::Aborted => {
+                return Ok(status.message().to_owned());
+            }
+            Some(Err(status)) if lasting => {
+                state.send_modify(|state| state.missed(status.message(), clock.now()));
+                // A socket that takes no connection any more was closed at the other end: this keeper is fenced, or the
+                // process is about to be seen to end.
+                match dialler.dial().await {
+                    Ok(fresh) => control = fresh,
+                    Err(fault) if fault.class() == holdfast_actor::Class::Exhausted => continue,
+                    Err(_) => return Ok("the boundary has let go of this keeper".to_owned()),
+                }
+                state.send_modify(|state| state.reconnects += 1);
+            }
+            Some(Err(status)) => {
+                return Ok(format!("the boundary is lost: {}", status.message()));
+            }
+            None => return Ok("the boundary does not answer".to_owned()),
+        }
+    }
+}
+
+/// Asks once. `None`: there was no answer for so long that none is waited for.
+async fn ask(
+    control: &mut Client,
+    lasting: bool,
+    state: &watch::Sender<State>,
+    clock: &Clock,
+) -> Option<Result<tonic::Response<v1::BeatReply>, tonic::Status>> {
+    // One question at a time: a boundary that is stopped must not find a heap of them.
+    let answer = control.beat(v1::Nothing {});
+    tokio::pin!(answer);
+    if let Ok(answered) = tokio::time::timeout(PATIENCE, &mut answer).await {
+        return Some(answered);
+    }
+    state.send_modify(|state| state.missed("it does not answer", clock.now()));
+    if lasting {
+        return Some(answer.await);
+    }
+    let late = tokio::time::timeout(SILENCE, answer).await;
+    late.ok()
+}
+
 /// What one stream, and one connection, may have under way: a stalled reader holds no more than this.
 const WINDOW: u32 = 1 << 20;
 
 /// How often the boundary is asked for a sign of life.
-const BEAT: Duration = Duration::from_secs(1);
+pub const BEAT: Duration = Duration::from_millis(700);
 
-/// How long it may take to give one.
+/// An answer that takes longer means that the link is lost.
+pub const PATIENCE: Duration = Duration::from_millis(1200);
+
+/// A boundary that is tied to this process and silent for so long is given up.
 const SILENCE: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_an_answer_ends_a_loss_and_its_beginning_is_kept() {
+        let start = Clock::tokio().now();
+        let mut state = State::fresh(3, "1.0".to_owned(), start);
+
+        state.missed("it does not answer", start + PATIENCE);
+        state.missed("transport error", start + BEAT + PATIENCE);
+
+        let lost = Standing::Lost {
+            since: start + PATIENCE,
+            why: "it does not answer".to_owned(),
+        };
+        assert_eq!(state.standing, lost);
+        let again = start + Duration::from_mins(2);
+        state.heard(v1::BeatReply::default(), again);
+        state.heard(v1::BeatReply::default(), again + BEAT);
+        assert_eq!(state.standing, Standing::Linked { since: again });
+        assert_eq!(state.beat.map(|(at, _)| at), Some(again + BEAT));
+    }
+}

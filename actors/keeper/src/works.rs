@@ -2,16 +2,19 @@
 //!
 //! What stands here outlives the actors: a restarted one finds sockets, names and attempts where they were.
 
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
-use holdfast_actor::{Clock, Seed, Tree};
-use holdfast_kernel::handoff::Socket;
+use holdfast_actor::{Clock, Fault, Seed, Tree};
 use holdfast_observability::{Audit, Races};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
 use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use tokio::sync::watch;
 
-use crate::arrivals::{Arrivals, Unbuilt, gather};
+use crate::arrivals::{self, Arrivals, Unbuilt, gather};
 use crate::capture::{self, Capture};
 use crate::egress::actor::{Kept, LaneActor, LaneArguments};
 use crate::egress::budget::Budget;
@@ -19,7 +22,7 @@ use crate::egress::desk::{self, Desk};
 use crate::egress::names::Directory;
 use crate::egress::relay::Means;
 use crate::egress::{self, dial};
-use crate::link::{self, Client, Dialler, Link};
+use crate::link::{self, Approach, Client, Dialler, Link};
 use crate::pressure::Standings;
 use crate::resolver::nameserver::{self, Nameserver};
 use crate::resolver::{self, Counters, Patience, Resolver, Source, Trail, Upstream};
@@ -36,6 +39,32 @@ pub struct Arguments {
     pub audit: Audit,
     /// How many descriptors this process may have open.
     pub descriptors: u64,
+    /// What makes this keeper one of a row; `None` for one that ends with its boundary and takes it along.
+    pub tenure: Option<Tenure>,
+}
+
+/// One keeper in the row of those that hold a lasting boundary.
+#[derive(Clone, Debug)]
+pub struct Tenure {
+    /// Higher than that of every keeper before.
+    pub epoch: u64,
+    /// What the boundary knows its keepers by.
+    pub token: Vec<u8>,
+    /// Where the names' addresses are kept for the keeper after this one.
+    pub names: PathBuf,
+}
+
+/// A boundary, as its holder sees it.
+#[derive(Clone, Debug)]
+pub struct Held {
+    /// What it told at the attach: the sessions that were there among it.
+    pub attached: v1::AttachReply,
+    /// How the link stands, now and at each change; a beat is one.
+    pub link: watch::Receiver<link::State>,
+    /// Its process, as this one numbers it.
+    pub pid: u32,
+    /// Readable when that process has ended.
+    pub pidfd: Arc<OwnedFd>,
 }
 
 /// What there is before there are actors.
@@ -51,26 +80,38 @@ pub(crate) struct Works {
     pub(crate) seed: Seed,
     names: Names,
     arrivals: Arrivals,
+    lasting: bool,
+    tell: watch::Sender<link::State>,
+    process: (u32, Arc<OwnedFd>),
 }
 
 impl Works {
-    /// Waits until the fence at the other end of `handoff` stands, and attaches to its boundary as `epoch`.
+    /// Waits until the fence at the other end of `approach` stands, attaches to its boundary and takes what it hands over.
     pub(crate) async fn take(
         arguments: &Arguments,
         revision: u64,
-        handoff: Socket,
-        epoch: u64,
+        approach: Approach,
     ) -> Result<Self, Unbuilt> {
-        let dialler = Dialler::new(Arc::new(handoff))?;
-        let arrivals = gather(dialler.handoff()).await?;
+        let Approach { socket, pid, pidfd } = approach;
+        let dialler = Dialler::new(Arc::new(socket))?;
+        arrivals::stands(dialler.handoff()).await?;
         let mut control = dialler.dial().await?;
-        let attached = link::attach(&mut control, epoch).await?;
-        let seed = Seed::fresh();
+        let (epoch, token) = match &arguments.tenure {
+            Some(tenure) => (tenure.epoch, tenure.token.as_slice()),
+            None => (ONLY_EPOCH, &[][..]),
+        };
+        let attached = link::attach(&mut control, epoch, token).await?;
+        let arrivals = gather(dialler.handoff()).await?;
+        let (tell, _) = watch::channel(link::State::fresh(
+            epoch,
+            attached.version.clone(),
+            Clock::tokio().now(),
+        ));
         let rules = Arc::new(Rules::new(Revision {
             number: revision,
             policy: Arc::clone(&arguments.policy),
         }));
-        let names = Names::of(arguments, &rules, seed);
+        let names = Names::of(arguments, &rules)?;
         let desk = Arc::new(desk(arguments, &names));
         // They were opened for the policy that the fence was built for.
         desk.stand_on(arrivals.listeners.iter().map(|(port, _)| *port).collect());
@@ -81,23 +122,48 @@ impl Works {
             standing: arrivals.standing.clone(),
             rules,
             desk,
-            seed,
+            seed: Seed::fresh(),
             names,
             arrivals,
+            lasting: arguments.tenure.is_some(),
+            tell,
+            process: (pid, Arc::new(pidfd)),
         })
     }
 
+    /// The boundary that is held.
+    pub(crate) fn held(&self) -> Held {
+        Held {
+            attached: self.attached.clone(),
+            link: self.tell.subscribe(),
+            pid: self.process.0,
+            pidfd: Arc::clone(&self.process.1),
+        }
+    }
+
     /// Puts the actors that every keeper has in their places.
-    pub(crate) fn bind(self, tree: &mut Tree) {
+    pub(crate) fn bind(self, tree: &mut Tree) -> Result<(), Fault> {
         let Self {
             control,
             dialler,
             desk,
             names,
             arrivals,
+            lasting,
+            tell,
+            process,
             ..
         } = self;
-        tree.bind::<Link>("keeper/link", link::Arguments { control });
+        tree.bind::<Link>(
+            "keeper/link",
+            link::Arguments {
+                control,
+                dialler: dialler.clone(),
+                process: process.1,
+                lasting,
+                state: tell,
+            },
+        );
         let (udp, tcp) = arrivals.names;
         tree.bind::<Nameserver>(
             "keeper/resolver",
@@ -126,10 +192,11 @@ impl Works {
                 )),
                 listeners,
                 desk: Arc::clone(&desk),
-                cookies: Arc::new(capture::Sockets::new(arrivals.diag)),
+                cookies: Arc::new(capture::Sockets::new(arrivals.diag)?),
                 standings: Standings::new(None),
             },
         );
+        Ok(())
     }
 }
 
@@ -140,7 +207,12 @@ struct Names {
 }
 
 impl Names {
-    fn of(arguments: &Arguments, rules: &Arc<Rules>, seed: Seed) -> Self {
+    fn of(arguments: &Arguments, rules: &Arc<Rules>) -> Result<Self, Fault> {
+        let table = match &arguments.tenure {
+            Some(tenure) => resolver::Names::kept(seed_of(&tenure.token), &tenure.names)
+                .map_err(|error| Fault::from(error).during("read the names' addresses"))?,
+            None => resolver::Names::new(Seed::fresh()),
+        };
         let clock = Clock::tokio();
         let counters = Arc::new(Counters::default());
         let config = resolver::Config {
@@ -150,7 +222,7 @@ impl Names {
         };
         let upstream = Upstream::new(Arc::clone(rules) as _, config, Arc::clone(&counters));
         let directory = Arc::new(Directory {
-            names: Arc::new(resolver::Names::new(seed.derive("names"))),
+            names: Arc::new(table),
             upstream: Arc::new(upstream),
         });
         let trail = Trail {
@@ -165,11 +237,23 @@ impl Names {
             Arc::new(trail),
             counters,
         ));
-        Self {
+        Ok(Self {
             resolver,
             directory,
-        }
+        })
     }
+}
+
+/// Where a sandbox's addresses start: the same for all its keepers, and no way back to the token.
+fn seed_of(token: &[u8]) -> Seed {
+    let digest = Sha256::new_with_prefix("holdfast names")
+        .chain_update(token)
+        .finalize();
+    let (number, _) = digest.split_at(size_of::<u64>());
+    let number = number
+        .iter()
+        .fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+    Seed::new(number)
 }
 
 /// Where attempts to connect are kept and judged.
@@ -212,6 +296,9 @@ fn races() -> egress::lane::Races {
         }
     })
 }
+
+/// The epoch of a keeper that has no successor.
+const ONLY_EPOCH: u64 = 1;
 
 /// Descriptors for everything that is no connection.
 const RESERVE: u64 = 64;

@@ -4,7 +4,7 @@ use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use holdfast_kernel::handoff::Socket;
+use holdfast_keeper::link::Approach;
 use holdfast_observability::{Journal, Level};
 
 use crate::cli;
@@ -36,7 +36,7 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     let format = arguments.log_format;
     let request = Request::assemble(arguments, config)?;
     let fence = sandbox::plan(&request)?;
-    let (boundary, handoff) = sandbox::start(&fence)?;
+    let (boundary, approach) = sandbox::start(&fence)?;
     // From here on there may be threads.
     let journal = Journal::start(level, format);
     if request.has_policy {
@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
         .map_err(|error| internal("start the runtime", error))?;
     let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
     let raw = request.terminal.and_then(|_| Raw::enter(&journal));
-    let code = runtime.block_on(attended(&request, handoff, ends, raw));
+    let code = runtime.block_on(attended(&request, approach, ends, raw));
     // With the boundary everything inside ends; then nothing is left to be recorded.
     drop(boundary);
     request.audit.close(FLUSH);
@@ -67,13 +67,13 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
 /// Attends the program from its start to its end, and stops the keeper behind it.
 async fn attended(
     request: &Request,
-    handoff: Socket,
+    approach: Approach,
     ends: Ends,
     raw: Option<Raw>,
 ) -> Result<u8, Failure> {
     let mut started = None;
     let launching = async {
-        let (keeper, session) = sandbox::launch(request, handoff).await?;
+        let (keeper, session) = sandbox::launch(request, approach).await?;
         started = Some(keeper);
         Ok(session)
     };

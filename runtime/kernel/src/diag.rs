@@ -26,14 +26,22 @@ pub struct Diag {
 impl Diag {
     /// Opens a socket for the caller's network namespace.
     pub fn open() -> Result<Self> {
-        let socket = socket(
+        Self::connected(Self::unconnected()?)
+    }
+
+    /// A socket for the caller's network namespace, to be handed to who asks over it: for a caller that may not connect.
+    pub fn unconnected() -> Result<OwnedFd> {
+        socket(
             AddressFamily::Netlink,
             SockType::Raw,
             SockFlag::SOCK_CLOEXEC,
             SockProtocol::NetlinkSockDiag,
         )
-        .called("socket NETLINK_SOCK_DIAG")?;
-        // Connected to the kernel, the socket takes messages from nobody else.
+        .called("socket NETLINK_SOCK_DIAG")
+    }
+
+    /// Asks over `socket`. Connected to the kernel, it takes messages from nobody else.
+    pub fn connected(socket: OwnedFd) -> Result<Self> {
         connect(socket.as_raw_fd(), &NetlinkAddr::new(0, 0)).called("connect NETLINK_SOCK_DIAG")?;
         Ok(Self::from(socket))
     }

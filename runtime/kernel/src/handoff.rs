@@ -4,6 +4,8 @@
 //! short of descriptors: the kernel then delivers the bytes and drops what it could not install. That is never silent
 //! here: it is [`Received::Exhausted`].
 
+pub mod door;
+
 use std::io::IoSlice;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};

@@ -158,6 +158,8 @@ unsafe impl Steady for io::PipeWriter {}
 // SAFETY: a field of type OwnedFd that no method exchanges.
 unsafe impl Steady for handoff::Socket {}
 // SAFETY: a field of type OwnedFd that no method exchanges.
+unsafe impl Steady for handoff::door::Door {}
+// SAFETY: a field of type OwnedFd that no method exchanges.
 unsafe impl Steady for notify::Listener {}
 // SAFETY: the shared value keeps its descriptor at least as long as this reference to it lives.
 unsafe impl<T: Steady> Steady for Arc<T> {}

@@ -231,6 +231,7 @@ impl Reader {
         {
             let mut output = self.session.output.lock();
             let unread = output.reader;
+            output.written[usize::from(self.stream == v1::Stream::Stderr)] += bytes.len() as u64;
             let bytes = Bytes::copy_from_slice(bytes);
             output.ring.push(self.stream, bytes, unread);
         }

@@ -47,6 +47,11 @@ impl Ring {
         }
     }
 
+    /// The offsets of what is kept: its first byte, and the one behind its last.
+    pub(crate) fn kept(&self) -> (u64, u64) {
+        (self.start, self.end)
+    }
+
     /// Whether nothing more should be read for a reader at `offset`.
     pub(crate) fn is_full_for(&self, offset: u64) -> bool {
         self.end.saturating_sub(offset) >= self.capacity

@@ -2,15 +2,19 @@
 //!
 //! The workload is shown *synthetic* addresses: one number per name, seen as an IPv4 address in
 //! 198.18.0.0/15 and as an IPv6 address in `fd48:6f6c:6466:6173::/64`. A connect to one of them is a
-//! connect to the name. The number comes from a hash of the name and the sandbox's seed; where it
-//! is taken the next free one is used.
+//! connect to the name. The number is a function of the name and the sandbox's seed; where it is
+//! taken the next free one is used.
 //!
-//! Invariant: a number, once given, belongs to its name for as long as the table lives. So nothing
-//! the workload keeps can grow stale: not a pool's address of an hour ago, not a cached answer.
+//! Invariant: a number, once given, belongs to its name for as long as the sandbox lives. So nothing
+//! the workload keeps can grow stale: not a pool's address of an hour ago, not a cached answer, nor
+//! one that an earlier keeper gave: each is in a file before it is answered, and read from there.
 
 use std::collections::HashMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use holdfast_clock::Seed;
 use holdfast_policy::Name;
@@ -64,6 +68,31 @@ impl Names {
         }
     }
 
+    /// The table that was kept in the file `path`, empty if there is none; what is added is kept there.
+    pub fn kept(seed: Seed, path: &Path) -> io::Result<Self> {
+        let mut file = File::options()
+            .create(true)
+            .read(true)
+            .append(true)
+            .mode(0o600)
+            .open(path)?;
+        let mut table = Table::default();
+        let mut whole = true;
+        for line in BufReader::new(&file).split(b'\n') {
+            let line = line?;
+            whole = table.read(&line);
+        }
+        if !whole {
+            // A keeper that died while it wrote: what comes next begins a line of its own.
+            file.write_all(b"\n")?;
+        }
+        table.file = Some(file);
+        Ok(Self {
+            seed,
+            table: RwLock::new(table),
+        })
+    }
+
     /// The synthetic address of a name, given now if it has none yet.
     pub fn synthetic(&self, name: &Name, family: Family) -> Result<IpAddr, Full> {
         if let Some(number) = self.table.read().numbers.get(name) {
@@ -95,11 +124,9 @@ impl Names {
     }
 
     fn first_choice(&self, name: &Name) -> u32 {
-        let mut hasher = DefaultHasher::new();
-        self.seed.hash(&mut hasher);
-        name.hash(&mut hasher);
-        let [a, b, c, d, ..] = hasher.finish().to_be_bytes();
-        FIRST + u32::from_be_bytes([a, b, c, d]) % (LAST - FIRST + 1)
+        let count = u64::from(LAST - FIRST + 1);
+        let offset = self.seed.derive(name.as_str()).dice().below(count);
+        FIRST + u32::try_from(offset).unwrap_or(0)
     }
 }
 
@@ -107,6 +134,8 @@ impl Names {
 struct Table {
     numbers: HashMap<Name, u32>,
     names: HashMap<u32, Name>,
+    /// Where it is kept, if it is: a line a name, "NUMBER NAME".
+    file: Option<File>,
 }
 
 impl Table {
@@ -122,9 +151,40 @@ impl Table {
         while self.names.contains_key(&number) {
             number = if number == LAST { FIRST } else { number + 1 };
         }
-        self.numbers.insert(name.clone(), number);
-        self.names.insert(number, name.clone());
+        if let Some(file) = &mut self.file
+            && let Err(error) = writeln!(file, "{number} {name}")
+        {
+            // It is right until a new keeper comes, and very likely after that.
+            tracing::warn!(%error, "keep the address of a name");
+        }
+        self.enter(number, name.clone());
         Ok(number)
+    }
+
+    fn enter(&mut self, number: u32, name: Name) {
+        self.numbers.insert(name.clone(), number);
+        self.names.insert(number, name);
+    }
+
+    /// Enters what a line says. False: it says nothing that could have been written here.
+    fn read(&mut self, line: &[u8]) -> bool {
+        if line.is_empty() {
+            return true;
+        }
+        let entry = || {
+            let (number, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+            let number: u32 = number.parse().ok()?;
+            let name: Name = name.parse().ok()?;
+            let known = !(FIRST..=LAST).contains(&number)
+                || self.names.contains_key(&number)
+                || self.numbers.contains_key(&name);
+            (!known && self.numbers.len() < CAPACITY).then_some((number, name))
+        };
+        let Some((number, name)) = entry() else {
+            return false;
+        };
+        self.enter(number, name);
+        true
     }
 }
 

@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use holdfast_boundary::Boundary;
 use holdfast_boundary::fence::{self, Fence, Host, Unplanned};
+use holdfast_keeper::link::Approach;
 use holdfast_keeper::sessions::{NotStarted, Program, Session};
 use holdfast_keeper::{Keeper, Unbuilt};
 use holdfast_kernel::descriptors;
-use holdfast_kernel::handoff::Socket;
 
 use super::request::Request;
 use crate::failure::{Failure, Kind};
@@ -38,14 +38,24 @@ pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
 }
 
 /// Forks the boundary. This process has one thread until then.
-pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Socket), Failure> {
-    holdfast_boundary::start(fence).map_err(|broken| unsupported(&broken.to_string()))
+pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Approach), Failure> {
+    let (boundary, socket) =
+        holdfast_boundary::start(fence).map_err(|broken| unsupported(&broken.to_string()))?;
+    let pidfd = boundary
+        .pidfd()
+        .map_err(|error| Failure::caused(Kind::Internal, "watch the boundary", &error))?;
+    let approach = Approach {
+        socket,
+        pid: boundary.pid(),
+        pidfd,
+    };
+    Ok((boundary, approach))
 }
 
 /// Waits for the fence, then starts the program behind it.
 pub(crate) async fn launch(
     request: &Request,
-    handoff: Socket,
+    approach: Approach,
 ) -> Result<(Keeper, Session), Failure> {
     // The workload has the caller's limit; what serves it may need more.
     let descriptors = descriptors::raise()
@@ -55,8 +65,9 @@ pub(crate) async fn launch(
         policy: Arc::new(request.policy.clone()),
         audit: request.audit.clone(),
         descriptors: descriptors.limit,
+        tenure: None,
     };
-    let keeper = Keeper::start(&arguments, handoff).await.map_err(unbuilt)?;
+    let keeper = Keeper::start(&arguments, approach).await.map_err(unbuilt)?;
     for step in &keeper.standing().steps {
         tracing::info!(step = step.name, micros = step.micros, "fence");
     }

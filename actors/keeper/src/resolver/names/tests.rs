@@ -103,6 +103,49 @@ fn threads_that_ask_at_once_get_the_same_address() {
     assert_eq!(names.len(), 200);
 }
 
+/// A workload that has cached an address never learns that its keeper is another one.
+#[test]
+fn a_new_keeper_knows_every_address_that_an_old_one_gave() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("names");
+    let kept = || Names::kept(Seed::new(7), &path).expect("readable");
+    let old = kept();
+    let wanted: Vec<Name> = (0..300).map(|n| name(&format!("n{n}.test"))).collect();
+    let given: Vec<_> = wanted.iter().map(|name| both(&old, name)).collect();
+    drop(old);
+
+    let new = kept();
+
+    assert_eq!(new.len(), wanted.len());
+    for (name, pair) in wanted.iter().zip(&given) {
+        assert_eq!(new.name_of(pair[1]).as_ref(), Some(name));
+        assert_eq!(&both(&new, name), pair);
+    }
+    both(&new, &name("late.test"));
+    assert_eq!(kept().len(), wanted.len() + 1);
+}
+
+#[test]
+fn a_torn_line_costs_one_name_and_no_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("names");
+    std::fs::write(
+        &path,
+        "17 one.test\n18 two.te\n\n1 lo.test\n17 thief.test\n19 t",
+    )
+    .expect("w");
+
+    let names = Names::kept(Seed::new(7), &path).expect("readable");
+    let fresh = both(&names, &name("three.test"));
+    drop(names);
+    let again = Names::kept(Seed::new(7), &path).expect("readable");
+
+    let seventeen = "198.18.0.17".parse().expect("an address");
+    assert_eq!(again.name_of(seventeen), Some(name("one.test")));
+    assert_eq!(both(&again, &name("three.test")), fresh);
+    assert_eq!(again.name_of("198.18.0.1".parse().expect("one")), None);
+}
+
 proptest! {
     #[test]
     fn addresses_are_stable_injective_and_never_lo_itself(

@@ -1,0 +1,191 @@
+//! Takes keepers in and serves the one that holds the boundary.
+//!
+//! ```text
+//!  knocked, or forked with ── admitted ──> Guest ── Standing ──> it dials, attaches ──> Holder: is handed everything
+//!      └── Fallen: from inside, or not the same user               └── too late, refused, gone: forgotten
+//! ```
+//!
+//! Each keeper has a socket of its own, over which it dials; a connection knows whose it is. So fencing one is cutting its
+//! socket and its connections, and no call has to say which keeper it comes from.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_actor::{Actor, Fault, Me};
+use holdfast_kernel::handoff::door::Door;
+use holdfast_kernel::handoff::{Socket, peer};
+use holdfast_kernel::ready::Ready;
+use holdfast_policy::OnLinkLoss;
+use holdfast_wire::MOST_BYTES;
+use holdfast_wire::v1;
+use holdfast_wire::v1::boundary_server::BoundaryServer;
+use holdfast_wire::v1::handoff::Kind;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+
+use crate::guest::{Guest, admit, dialled};
+use crate::hold::Hold;
+use crate::holder::Origin;
+use crate::inside::hand;
+use crate::line::Line;
+use crate::service::Service;
+use crate::{Lasts, grace, log, loss};
+
+/// Serves keepers.
+pub(crate) struct Link;
+
+/// What it is born with. Who is there outlives it.
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    pub(crate) hold: Arc<Hold>,
+    pub(crate) on_link_loss: OnLinkLoss,
+    /// `None`: the boundary ends with its first keeper.
+    pub(crate) lasts: Option<Arc<Lasts>>,
+}
+
+impl Actor for Link {
+    type Message = std::convert::Infallible;
+    type Arguments = Arguments;
+    type State = ();
+
+    async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        let Arguments {
+            hold,
+            on_link_loss,
+            lasts,
+        } = arguments;
+        if on_link_loss == OnLinkLoss::Freeze {
+            let sessions = Arc::clone(&hold.sessions);
+            me.spawn(loss::freeze(
+                hold.heard.clone(),
+                sessions,
+                me.clock().clone(),
+            ));
+        }
+        for guest in hold.guests() {
+            me.spawn(serve(Arc::clone(&hold), guest, lasts.is_some()));
+        }
+        if let Some(lasts) = lasts {
+            let clock = me.clock().clone();
+            me.spawn(grace::watch(hold.heard.clone(), lasts.grace, clock));
+            me.spawn(log::bound(lasts.log.try_clone()?, lasts.older.try_clone()?));
+            let this = me.clone();
+            let door = Ready::reading(Arc::clone(&lasts.door))?;
+            me.spawn(async move {
+                loop {
+                    if let Some(guest) = take(&hold, &door).await? {
+                        this.spawn(serve(Arc::clone(&hold), guest, true));
+                    }
+                }
+            });
+        }
+        Ok(())
+    }
+
+    async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
+        match never {}
+    }
+}
+
+/// Takes one who knocks; `None` if it may not come in.
+async fn take(hold: &Hold, door: &Ready<Arc<Door>>) -> Result<Option<Arc<Guest>>, Fault> {
+    let socket = door.read(|door| door.accept()).await?;
+    let own = nix::unistd::geteuid().as_raw();
+    let refused = match admit(peer(&socket)?, own) {
+        Ok(()) => {
+            let socket = Arc::new(socket);
+            match hold.welcome(Origin::Named, Arc::clone(&socket)) {
+                Some(guest) => {
+                    guest.post((Kind::Standing(hold.standing.clone()), Vec::new()));
+                    return Ok(Some(guest));
+                }
+                None => refuse(&socket, "too many keepers are there; try again"),
+            }
+        }
+        Err(why) => refuse(&socket, why),
+    };
+    tracing::warn!("a keeper is turned away: {refused}");
+    Ok(None)
+}
+
+/// Says why to one who is turned away. A fresh socket has room for it.
+fn refuse<'a>(socket: &Socket, why: &'a str) -> &'a str {
+    let fallen = v1::Fallen {
+        step: "take the boundary over".to_owned(),
+        message: why.to_owned(),
+    };
+    // One that is gone already does not want to know.
+    let _ = hand(socket, Kind::Fallen(fallen), &[]);
+    why
+}
+
+/// Serves one keeper until it is gone or cut. A boundary that is not lasting ends with its keeper.
+async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), Fault> {
+    let socket = guest.ready()?;
+    let (dial, connections) = mpsc::channel(MOST_DIALS);
+    let service = Service {
+        hold: Arc::clone(&hold),
+        guest: Arc::clone(&guest),
+    };
+    let server = tonic::transport::Server::builder()
+        .add_service(
+            BoundaryServer::new(service)
+                .max_decoding_message_size(MOST_BYTES)
+                .max_encoding_message_size(MOST_BYTES),
+        )
+        .serve_with_incoming(ReceiverStream::new(connections));
+    let ended = tokio::select! {
+        () = guest.cut.cancelled() => "fenced".to_owned(),
+        () = tarry(&guest) => "it did not attach".to_owned(),
+        received = receive(&guest, &socket, dial) => told(received),
+        delivered = guest.deliver(&socket) => told(delivered),
+        end = server => told(end.map_err(Fault::from)),
+    };
+    hold.leave(&guest);
+    tracing::info!(
+        keeper = guest.seat.number,
+        "a keeper's connection ends: {ended}"
+    );
+    if lasting || guest.seat.origin == Origin::Named {
+        Ok(())
+    } else {
+        Err(Fault::last("the keeper is gone"))
+    }
+}
+
+/// Takes the connections that a keeper dials until it is gone.
+async fn receive(
+    guest: &Guest,
+    socket: &Ready<Arc<Socket>>,
+    dial: mpsc::Sender<Result<Line, std::io::Error>>,
+) -> Result<(), Fault> {
+    while let Some(stream) = dialled(socket).await? {
+        // A server that takes none any more has said why.
+        let _ = dial.send(Ok(Line::new(stream, guest.cut.clone()))).await;
+    }
+    Ok(())
+}
+
+/// Waits until one who knocked has had time enough to attach and has not.
+async fn tarry(guest: &Guest) {
+    if guest.seat.origin == Origin::Named {
+        tokio::time::sleep(PATIENCE).await;
+        if !guest.is_attached() {
+            return;
+        }
+    }
+    std::future::pending::<()>().await;
+}
+
+fn told(ended: Result<(), Fault>) -> String {
+    match ended {
+        Ok(()) => "it is gone".to_owned(),
+        Err(fault) => fault.to_string(),
+    }
+}
+
+/// How many connections may wait to be served.
+const MOST_DIALS: usize = 64;
+
+/// How long one who knocks may take to attach.
+const PATIENCE: Duration = Duration::from_secs(10);

@@ -1,0 +1,72 @@
+//! What every keeper is handed: the sockets of the sandbox's network, which outlive them all.
+//!
+//! The boundary keeps one descriptor of each listener and of the names' sockets. So a connect waits in the backlog while no
+//! keeper is there, and how many descriptors are open here does not depend on how many keepers there have been.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+
+use holdfast_kernel::diag::Diag;
+use holdfast_kernel::handoff::{self, Socket};
+use holdfast_kernel::listen::{self, Unheard};
+use holdfast_kernel::{Error, Result};
+use holdfast_wire::v1;
+use holdfast_wire::v1::handoff::Kind;
+use parking_lot::Mutex;
+
+/// One message for a keeper, with its descriptors.
+pub(crate) type Parcel = (Kind, Vec<Arc<OwnedFd>>);
+
+/// The sockets of the sandbox's network.
+#[derive(Debug)]
+pub(crate) struct Stock {
+    listeners: Mutex<Vec<(u16, Arc<OwnedFd>)>>,
+    names: [Arc<OwnedFd>; 2],
+}
+
+impl Stock {
+    /// Opens the names' sockets in this network namespace; no listener yet.
+    pub(crate) fn open() -> Result<Self> {
+        let taken = |_| Error::new("bind", libc::EADDRINUSE);
+        let datagrams = listen::udp(listen::DOMAIN).map_err(taken)?;
+        let streams = listen::tcp(listen::DOMAIN).map_err(taken)?;
+        Ok(Self {
+            listeners: Mutex::default(),
+            names: [Arc::new(datagrams.into()), Arc::new(streams.into())],
+        })
+    }
+
+    /// Listens on `port` of every address. Answers what the present keeper has to be handed.
+    pub(crate) fn listen(&self, port: u16) -> Result<Parcel> {
+        let listener = listen::tcp(port).map_err(|unheard| match unheard {
+            Unheard::Taken { .. } => Error::new("bind", libc::EADDRINUSE),
+            Unheard::Refused { source, .. } => source,
+        })?;
+        let listener = Arc::new(OwnedFd::from(listener));
+        self.listeners.lock().push((port, Arc::clone(&listener)));
+        Ok(parcel(port, listener))
+    }
+
+    /// Everything for a keeper that has attached: its end of a fresh lane among it. Answers the broker's end, too.
+    pub(crate) fn parcels(&self) -> Result<(Vec<Parcel>, Socket)> {
+        let (ours, theirs) = handoff::pair()?;
+        // What another keeper has asked of such a socket is no answer for this one, so it is opened anew.
+        let diag = Diag::unconnected()?;
+        let listeners = self.listeners.lock();
+        let mut parcels: Vec<Parcel> = listeners
+            .iter()
+            .map(|(port, listener)| parcel(*port, Arc::clone(listener)))
+            .collect();
+        parcels.push((Kind::Names(v1::Names {}), self.names.to_vec()));
+        parcels.push((Kind::Diag(v1::Diag {}), vec![Arc::new(diag)]));
+        parcels.push((Kind::Lane(v1::Lane {}), vec![Arc::new(theirs.into())]));
+        Ok((parcels, ours))
+    }
+}
+
+fn parcel(port: u16, listener: Arc<OwnedFd>) -> Parcel {
+    (
+        Kind::Listener(v1::Listener { port: port.into() }),
+        vec![listener],
+    )
+}
