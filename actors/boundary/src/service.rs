@@ -49,7 +49,7 @@ impl Boundary for Service {
     async fn launch(&self, request: Request<v1::LaunchRequest>) -> Answer<v1::LaunchReply> {
         self.held()?;
         let asked = request.into_inner();
-        let Some(v1::launch_request::What::Program(program)) = asked.what else {
+        let Some(what) = asked.what else {
             return Err(Status::invalid_argument("no program"));
         };
         let terms = sessions::Terms {
@@ -57,7 +57,7 @@ impl Boundary for Service {
             attended: asked.attended,
             note: asked.note,
         };
-        let outcome = match self.hold.sessions.launch(&program, terms).await {
+        let outcome = match self.hold.sessions.launch(what, terms).await {
             Ok(launched) => {
                 let id = launched.session.id;
                 serve::read(&self.hold.readers, id, launched.readers)

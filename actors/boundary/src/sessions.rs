@@ -138,10 +138,10 @@ impl Sessions {
         self.table.lock().sessions.get(&id).cloned()
     }
 
-    /// Starts `program`.
+    /// Starts a program, or what stands in its place.
     pub(crate) async fn launch(
         &self,
-        program: &v1::Program,
+        what: v1::launch_request::What,
         terms: Terms,
     ) -> std::result::Result<Launched, v1::NotStarted> {
         let id = self.next.fetch_add(1, Ordering::Relaxed);
@@ -151,7 +151,7 @@ impl Sessions {
             note,
         } = terms;
         let refused = |error: Error| crate::launcher::refusal("prepare its descriptors", &error);
-        let file = io::program_file(program).map_err(refused)?;
+        let file = io::request_file(what).map_err(refused)?;
         let pipes = if terminal.is_some() {
             None
         } else {

@@ -10,7 +10,6 @@ use super::child::refusal;
 use crate::inside::OWN_V4;
 
 /// Becomes the canary, in a process that is confined like any session's. Returns only if that failed.
-#[expect(dead_code, reason = "a session's process does not know builtins yet")]
 pub(super) fn run(canary: v1::Canary) -> v1::NotStarted {
     let task = Task {
         server: SocketAddrV4::new(OWN_V4, DOMAIN),

@@ -14,11 +14,12 @@ use holdfast_kernel::execute::{
 use holdfast_kernel::fork::leave;
 use holdfast_kernel::{Called, Error, terminal};
 use holdfast_wire::v1;
+use holdfast_wire::v1::launch_request::What;
 use nix::sys::resource::Resource;
 use nix::unistd::{chdir, setsid};
 use prost::Message;
 
-use super::Launcher;
+use super::{Launcher, canary};
 use crate::fence::Limits;
 
 /// What a session reads and writes.
@@ -113,20 +114,35 @@ fn attempt(
     standard: Standard,
     report: &OwnedFd,
 ) -> v1::NotStarted {
-    let program = match read_program(program) {
-        Ok(program) => program,
+    let what = match read_request(program) {
+        Ok(what) => what,
         Err(error) => return refusal("read its arguments", &error),
     };
     if let Err((step, error)) = confine(launcher, standard, report) {
         return refusal(step, &error);
     }
+    match what {
+        What::Program(program) => start(&program),
+        What::Builtin(builtin) => match builtin.what {
+            Some(v1::builtin::What::Canary(task)) => canary::run(task),
+            Some(
+                v1::builtin::What::CopyOut(_)
+                | v1::builtin::What::CopyIn(_)
+                | v1::builtin::What::Dial(_),
+            )
+            | None => refusal("do it", &Error::new("builtin", libc::ENOSYS)),
+        },
+    }
+}
+
+fn start(program: &v1::Program) -> v1::NotStarted {
     let directory = Path::new(OsStr::from_bytes(&program.directory));
     if let Err(error) = chdir(directory).called("chdir") {
         let mut failed = refusal("enter its directory", &error);
         failed.message = format!("{}: {}", directory.display(), failed.message);
         return failed;
     }
-    run(&program)
+    run(program)
 }
 
 fn run(program: &v1::Program) -> v1::NotStarted {
@@ -165,13 +181,16 @@ fn run(program: &v1::Program) -> v1::NotStarted {
     refusal("execute", &error)
 }
 
-fn read_program(file: &OwnedFd) -> Result<v1::Program, Error> {
+/// What is to be done, as the file holds it.
+fn read_request(file: &OwnedFd) -> Result<What, Error> {
     let file = File::from(file.try_clone().called("dup")?);
     let length = file.metadata().called("fstat")?.len();
     let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
     file.read_exact_at(&mut bytes, 0).called("read")?;
-    v1::Program::decode(bytes.as_slice())
-        .map_err(|_| Error::new("decode the program", libc::EPROTO))
+    v1::LaunchRequest::decode(bytes.as_slice())
+        .ok()
+        .and_then(|request| request.what)
+        .ok_or_else(|| Error::new("decode the program", libc::EPROTO))
 }
 
 /// The limits of the policy, and of descriptors what the caller of the runtime had.

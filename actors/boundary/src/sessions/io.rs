@@ -47,11 +47,15 @@ pub(crate) struct Reader {
     source: Arc<Ready<OwnedFd>>,
 }
 
-/// A file in memory that holds `program`, for the launcher's child to read.
-pub(super) fn program_file(program: &v1::Program) -> Result<OwnedFd> {
+/// A file in memory that holds what is to be done, for the launcher's child to read.
+pub(super) fn request_file(what: v1::launch_request::What) -> Result<OwnedFd> {
+    let request = v1::LaunchRequest {
+        what: Some(what),
+        ..v1::LaunchRequest::default()
+    };
     let file = memfd_create(c"program", MFdFlags::MFD_CLOEXEC).called("memfd_create")?;
     let mut file = std::fs::File::from(file);
-    file.write_all(&program.encode_to_vec())
+    file.write_all(&request.encode_to_vec())
         .called("write the program")?;
     Ok(file.into())
 }
