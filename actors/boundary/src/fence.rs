@@ -141,6 +141,17 @@ impl Host {
     }
 }
 
+impl Fence {
+    /// The same, listening on `port` from the start whatever the policy names.
+    #[must_use]
+    pub fn listening_on(mut self, port: u16) -> Self {
+        if !self.ports.contains(&port) {
+            self.ports.push(port);
+        }
+        self
+    }
+}
+
 /// Plans the fence that `policy` asks for on `host`.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if !host.root.is_dir() {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_actor::{Clock, Dynamic, Lookout};
 use holdfast_kernel::Result;
-use holdfast_kernel::descriptors::Gauge;
+use holdfast_kernel::descriptors::Ledger;
 use holdfast_kernel::handoff::Socket;
 use holdfast_wire::v1;
 use holdfast_wire::v1::handoff::Kind;
@@ -33,7 +33,8 @@ pub(crate) struct Hold {
     pub(crate) readers: Dynamic,
     /// Sees the boundary's own tree.
     pub(crate) lookout: Lookout,
-    gauge: Gauge,
+    /// Descriptors are promised before they are opened.
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) stock: Arc<Stock>,
     /// Where the broker finds the lane of the present holder.
     pub(crate) lane: watch::Sender<Option<Lane>>,
@@ -84,7 +85,7 @@ impl Hold {
             clock: Clock::tokio(),
             readers,
             lookout,
-            gauge: Gauge::new(),
+            ledger: Arc::default(),
             stock,
             lane,
             holder: Mutex::default(),
@@ -163,12 +164,13 @@ impl Hold {
 
     /// How many descriptors this process has open; not told when that cannot be found out.
     pub(crate) fn descriptors(&self) -> Option<v1::Descriptors> {
-        let seen = self.gauge.observe().ok()?;
+        let seen = self.ledger.observe().ok()?;
         Some(v1::Descriptors {
             limit: seen.limit,
             used: seen.used,
             high_water: seen.high_water,
-            ..v1::Descriptors::default()
+            shed: self.ledger.refused(),
+            waiting: 0,
         })
     }
 

@@ -3,6 +3,7 @@
 //! [`fence::plan`] says what the fence is made of, [`start`] and [`start_lasting`] fork the boundary, which builds it. From
 //! then on the two halves speak over the handoff socket and the connections that travel through it.
 
+mod admission;
 pub mod broker;
 pub mod fence;
 mod grace;

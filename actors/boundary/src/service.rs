@@ -9,6 +9,7 @@ use holdfast_wire::v1::boundary_server::Boundary;
 use holdfast_wire::{handshake, problem, v1};
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::admission;
 use crate::guest::Guest;
 use crate::hold::{Hold, Unheld};
 use crate::holder::Refusal;
@@ -52,6 +53,7 @@ impl Boundary for Service {
         let Some(what) = asked.what else {
             return Err(Status::invalid_argument("no program"));
         };
+        let _promise = admission::session(&self.hold.ledger)?;
         let terms = sessions::Terms {
             terminal: asked.terminal,
             attended: asked.attended,

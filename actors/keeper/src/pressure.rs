@@ -20,11 +20,13 @@ use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_wire::v1;
+use tokio::sync::watch;
 
-pub use self::classes::{Admission, Class, Exhausted, Ledger};
+pub use self::classes::{Class, Exhausted, Ledger, Promise, admit};
 pub(crate) use self::listeners::Standings;
 use crate::egress::desk::Desk;
 use crate::health::{Event, Sample};
+use crate::link::State;
 use crate::status::Vitals;
 
 /// Watches.
@@ -35,6 +37,8 @@ pub(crate) struct Pressure;
 pub(crate) struct Arguments {
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) desk: Arc<Desk>,
+    /// How the boundary stands.
+    pub(crate) link: watch::Receiver<State>,
     pub(crate) vitals: Vitals,
 }
 
@@ -48,6 +52,11 @@ impl Actor for Pressure {
         // What is known of the sandbox ages here, too: with this actor its status would stand still.
         me.spawn(async move {
             vitals.refresh().await;
+            Ok(())
+        });
+        let (vitals, link) = (arguments.vitals.clone(), arguments.link.clone());
+        me.spawn(async move {
+            vitals.follow(link).await;
             Ok(())
         });
         let mut strain = Strain::Easy;
@@ -70,7 +79,7 @@ impl Actor for Pressure {
 
 impl Arguments {
     fn count(&self, strain: &mut Strain) -> Result<(), Fault> {
-        let counted = self.ledger.count()?;
+        let counted = self.ledger.observe()?;
         let free = counted.limit.saturating_sub(counted.used);
         let next = strain.step(free);
         if next != *strain {
@@ -84,7 +93,7 @@ impl Arguments {
             limit: counted.limit,
             used: counted.used,
             high_water: counted.high_water,
-            shed: self.ledger.shed(),
+            shed: self.ledger.refused(),
             waiting: self.desk.counters.waiting.load(Ordering::Relaxed) as u64,
         });
         self.vitals.note(Event::Descriptors(Sample {

@@ -16,11 +16,12 @@ use std::time::{Duration, SystemTime};
 use holdfast_actor::{Clock, Moment};
 use holdfast_wire::v1;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::board::Board;
 use crate::egress::desk::Desk;
-use crate::health::{Condition, Event, Health, Report, Walked};
+use crate::health::{Condition, Event, Health, Report, Unlinked, Walked};
+use crate::link::{self, Standing};
 
 /// The sandbox's health, and where it is shown. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -159,6 +160,53 @@ impl Vitals {
         }
     }
 
+    /// Follows the link until it is over: a beat that comes, and one that does not.
+    pub(crate) async fn follow(&self, mut link: watch::Receiver<link::State>) {
+        loop {
+            let link::State {
+                epoch,
+                protocol,
+                standing,
+                reconnects,
+                beat,
+            } = link.borrow_and_update().clone();
+            let connected = matches!(standing, Standing::Linked { .. });
+            self.note(match standing {
+                Standing::Linked { .. } => match beat {
+                    Some((_, beat)) => Event::Beat(Box::new(beat)),
+                    None => Event::Linked,
+                },
+                Standing::Lost { why, .. } => {
+                    let what = format!("the boundary is not heard: {why}; it is tried again");
+                    Event::Unlinked(Unlinked::Lost, what)
+                }
+                Standing::Over { why, .. } => Event::Unlinked(Unlinked::Gone, why),
+            });
+            self.0.board.revise(|status| {
+                status.link = Some(v1::LinkState {
+                    epoch,
+                    connected,
+                    reconnects,
+                    protocol,
+                });
+            });
+            if link.changed().await.is_err() {
+                // With the link's actor all falls that needs it.
+                return;
+            }
+        }
+    }
+
+    /// Harmless races, as the broker counted them since it told last.
+    pub(crate) fn count_races(&self, counted: &v1::Races) {
+        let races = &mut self.0.state.lock().broker.races;
+        for (race, count) in &counted.counts {
+            if races.len() < MOST_RACES || races.contains_key(race) {
+                *races.entry(race.clone()).or_default() += count;
+            }
+        }
+    }
+
     /// Writes all of it on the board, under the lock, so that what is older never comes later.
     fn show(&self, state: &State) {
         let Shared { board, anchor, .. } = &*self.0;
@@ -279,6 +327,9 @@ fn egress(desk: &Desk) -> v1::EgressCounts {
 
 /// How often what is merely counted is shown.
 const REFRESH: Duration = Duration::from_millis(700);
+
+/// So many kinds of races are told apart.
+const MOST_RACES: usize = 64;
 
 const MILLISECOND: Duration = Duration::from_millis(1);
 

@@ -15,6 +15,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::watch;
 
 use crate::arrivals::{self, Arrivals, Unbuilt, gather};
+use crate::canary::{self, Canary};
 use crate::capture::{self, Capture};
 use crate::egress::actor::{Kept, LaneActor, LaneArguments};
 use crate::egress::budget::Budget;
@@ -23,10 +24,12 @@ use crate::egress::names::Directory;
 use crate::egress::relay::Means;
 use crate::egress::{self, dial};
 use crate::link::{self, Approach, Client, Dialler, Link};
-use crate::pressure::Standings;
+use crate::pressure::{self, Ledger, Pressure, Standings};
 use crate::resolver::nameserver::{self, Nameserver};
 use crate::resolver::{self, Counters, Patience, Resolver, Source, Trail, Upstream};
 use crate::rulebook::{Revision, Rules};
+use crate::sentinel::Sentinel;
+use crate::status::Vitals;
 
 /// What a keeper is given.
 #[derive(Clone, Debug)]
@@ -77,12 +80,15 @@ pub(crate) struct Works {
     pub(crate) standing: v1::Standing,
     pub(crate) rules: Arc<Rules>,
     pub(crate) desk: Arc<Desk>,
+    /// Who may take how many descriptors.
+    pub(crate) ledger: Arc<Ledger>,
     pub(crate) seed: Seed,
     names: Names,
     arrivals: Arrivals,
     lasting: bool,
     tell: watch::Sender<link::State>,
     process: (u32, Arc<OwnedFd>),
+    vitals: Option<Vitals>,
 }
 
 impl Works {
@@ -113,6 +119,7 @@ impl Works {
         }));
         let names = Names::of(arguments, &rules)?;
         let desk = Arc::new(desk(arguments, &names));
+        desk.answer_canaries(Arc::clone(&names.sentinel));
         // They were opened for the policy that the fence was built for.
         desk.stand_on(arrivals.listeners.iter().map(|(port, _)| *port).collect());
         Ok(Self {
@@ -122,13 +129,24 @@ impl Works {
             standing: arrivals.standing.clone(),
             rules,
             desk,
+            ledger: Arc::default(),
             seed: Seed::fresh(),
             names,
             arrivals,
             lasting: arguments.tenure.is_some(),
             tell,
             process: (pid, Arc::new(pidfd)),
+            vitals: None,
         })
+    }
+
+    /// The same, with its health followed, and proved by canaries: for a tree with a place for both.
+    pub(crate) fn watched(self, vitals: &Vitals) -> Self {
+        vitals.count(&self.desk);
+        Self {
+            vitals: Some(vitals.clone()),
+            ..self
+        }
     }
 
     /// The boundary that is held.
@@ -143,6 +161,7 @@ impl Works {
 
     /// Puts the actors that every keeper has in their places.
     pub(crate) fn bind(self, tree: &mut Tree) -> Result<(), Fault> {
+        self.bind_watchers(tree);
         let Self {
             control,
             dialler,
@@ -152,6 +171,7 @@ impl Works {
             lasting,
             tell,
             process,
+            vitals,
             ..
         } = self;
         tree.bind::<Link>(
@@ -178,7 +198,7 @@ impl Works {
             LaneArguments {
                 source: Arc::new(Kept(arrivals.lane)),
                 desk: Arc::clone(&desk),
-                races: races(),
+                races: races(vitals.clone()),
             },
         );
         let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
@@ -193,10 +213,35 @@ impl Works {
                 listeners,
                 desk: Arc::clone(&desk),
                 cookies: Arc::new(capture::Sockets::new(arrivals.diag)?),
-                standings: Standings::new(None),
+                standings: Standings::new(vitals),
             },
         );
         Ok(())
+    }
+
+    /// Puts the actors that look after the health in their places, if it is followed.
+    fn bind_watchers(&self, tree: &mut Tree) {
+        let Some(vitals) = &self.vitals else {
+            return;
+        };
+        tree.bind::<Pressure>(
+            "keeper/outside/pressure",
+            pressure::Arguments {
+                ledger: Arc::clone(&self.ledger),
+                desk: Arc::clone(&self.desk),
+                link: self.tell.subscribe(),
+                vitals: vitals.clone(),
+            },
+        );
+        tree.bind::<Canary>(
+            "keeper/outside/canary",
+            canary::Arguments {
+                control: self.control.clone(),
+                dialler: self.dialler.clone(),
+                sentinel: Arc::clone(&self.names.sentinel),
+                vitals: vitals.clone(),
+            },
+        );
     }
 }
 
@@ -204,15 +249,22 @@ impl Works {
 struct Names {
     resolver: Arc<Resolver>,
     directory: Arc<Directory>,
+    /// Whom canaries ask for.
+    sentinel: Arc<Sentinel>,
 }
 
 impl Names {
     fn of(arguments: &Arguments, rules: &Arc<Rules>) -> Result<Self, Fault> {
-        let table = match &arguments.tenure {
-            Some(tenure) => resolver::Names::kept(seed_of(&tenure.token), &tenure.names)
-                .map_err(|error| Fault::from(error).during("read the names' addresses"))?,
-            None => resolver::Names::new(Seed::fresh()),
+        let (table, seed) = match &arguments.tenure {
+            Some(tenure) => {
+                let seed = seed_of(&tenure.token);
+                let kept = resolver::Names::kept(seed, &tenure.names)
+                    .map_err(|error| Fault::from(error).during("read the names' addresses"))?;
+                (kept, seed)
+            }
+            None => (resolver::Names::new(Seed::fresh()), Seed::fresh()),
         };
+        let sentinel = Arc::new(Sentinel::new(seed));
         let clock = Clock::tokio();
         let counters = Arc::new(Counters::default());
         let config = resolver::Config {
@@ -230,16 +282,17 @@ impl Names {
             sandbox: arguments.sandbox.clone(),
             clock,
         };
-        let resolver = Arc::new(Resolver::new(
+        let resolver = Resolver::new(
             Arc::clone(&directory.names),
             Arc::clone(&directory.upstream),
             Arc::clone(rules) as _,
             Arc::new(trail),
             counters,
-        ));
+        );
         Ok(Self {
-            resolver,
+            resolver: Arc::new(resolver.with_sentinel(Arc::clone(&sentinel))),
             directory,
+            sentinel,
         })
     }
 }
@@ -280,10 +333,13 @@ fn connections(descriptors: u64) -> usize {
 }
 
 /// Harmless races are counted, and told of once a minute.
-fn races() -> egress::lane::Races {
+fn races(vitals: Option<Vitals>) -> egress::lane::Races {
     let clock = Clock::tokio();
     let (races, start) = (Mutex::new(Races::default()), clock.now());
     Arc::new(move |counted: v1::Races| {
+        if let Some(vitals) = &vitals {
+            vitals.count_races(&counted);
+        }
         let mut races = races.lock();
         races.merge(
             counted

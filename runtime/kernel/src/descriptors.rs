@@ -2,11 +2,14 @@
 //!
 //! The limit is read anew each time: an operator, or a fault injector, may lower it from outside (`prlimit(1)`).
 
+mod ledger;
+
 use std::fs;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
+pub use self::ledger::{Ledger, Promise, Short};
 use crate::{Called, Result};
 
 /// The limit of the process as it was and as it is.

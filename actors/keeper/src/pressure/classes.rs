@@ -9,10 +9,9 @@
 //! ```
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use holdfast_kernel::descriptors::{Gauge, Sample};
+pub use holdfast_kernel::descriptors::{Ledger, Promise};
 
 /// What descriptors are used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,23 +46,6 @@ pub struct Exhausted {
     pub retry: Duration,
 }
 
-/// Counts the descriptors of this process and those that are promised.
-#[derive(Debug, Default)]
-pub struct Ledger {
-    gauge: Gauge,
-    /// Promised and perhaps not open yet.
-    promised: AtomicU64,
-    shed: AtomicU64,
-}
-
-/// A promise of descriptors: held until they are open.
-#[derive(Debug)]
-#[must_use = "a promise that is dropped is none"]
-pub struct Admission {
-    ledger: Arc<Ledger>,
-    promised: u64,
-}
-
 impl Class {
     /// The word for details and labels.
     pub const fn as_str(self) -> &'static str {
@@ -88,51 +70,17 @@ impl Class {
     }
 }
 
-impl Ledger {
-    /// Promises `needed` descriptors to a class, or says why not. Nothing is opened.
-    pub fn admit(self: &Arc<Self>, class: Class, needed: u64) -> Result<Admission, Exhausted> {
-        let before = self.promised.fetch_add(needed, Ordering::Relaxed);
-        let admission = Admission {
-            ledger: Arc::clone(self),
-            promised: needed,
-        };
-        let Ok(Sample { limit, used, .. }) = self.gauge.observe() else {
-            // Who cannot count lets the call itself say what is wrong.
-            return Ok(admission);
-        };
-        let free = limit
-            .saturating_sub(used)
-            .saturating_sub(before)
-            .saturating_sub(class.kept());
-        if free >= needed {
-            return Ok(admission);
-        }
-        self.shed.fetch_add(1, Ordering::Relaxed);
-        Err(Exhausted {
+/// Promises `needed` descriptors to a class, or says why not. Nothing is opened.
+pub fn admit(ledger: &Arc<Ledger>, class: Class, needed: u64) -> Result<Promise, Exhausted> {
+    ledger
+        .promise(needed, class.kept())
+        .map_err(|short| Exhausted {
             class,
             needed,
-            free,
-            limit,
+            free: short.free,
+            limit: short.limit,
             retry: RETRY,
         })
-    }
-
-    /// How many were refused.
-    pub fn shed(&self) -> u64 {
-        self.shed.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count(&self) -> holdfast_kernel::Result<Sample> {
-        self.gauge.observe()
-    }
-}
-
-impl Drop for Admission {
-    fn drop(&mut self) {
-        self.ledger
-            .promised
-            .fetch_sub(self.promised, Ordering::Relaxed);
-    }
 }
 
 /// How many connections the egress may hold when it holds `held` and so many descriptors are `free`: what is open stays, and
@@ -184,27 +132,12 @@ mod tests {
     fn a_refusal_says_what_is_needed_and_what_is_free() {
         let ledger = Arc::new(Ledger::default());
 
-        let refused = ledger
-            .admit(Class::Session, 1 << 40)
-            .expect_err("nobody has so many");
+        let refused = admit(&ledger, Class::Session, 1 << 40).expect_err("nobody has so many");
 
         assert_eq!((refused.class, refused.needed), (Class::Session, 1 << 40));
         assert!(refused.free <= refused.limit);
         assert!(refused.to_string().contains("raise the limit"));
-        assert_eq!(ledger.shed(), 1);
-    }
-
-    #[test]
-    fn what_is_promised_is_not_promised_again_until_the_promise_is_kept() {
-        let ledger = Arc::new(Ledger::default());
-        let limit = ledger.count().expect("counted").limit;
-        let most = limit / 2 + 1;
-
-        let first = ledger.admit(Class::Control, most).expect("half of it");
-        assert!(ledger.admit(Class::Control, most).is_err());
-        drop(first);
-
-        assert!(ledger.admit(Class::Control, most).is_ok());
+        assert_eq!(ledger.refused(), 1);
     }
 
     #[test]
