@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdfast_chaos::storm::{Fact, storm};
+use holdfast_chaos::{Fact, storm};
 use holdfast_clock::Seed;
 use holdfast_supervision::draw;
 

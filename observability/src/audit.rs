@@ -9,16 +9,14 @@
 //! without a slot nothing is allowed, so a disk that stalls closes the sandbox instead of blinding its owner.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::Record;
+use crate::{Record, Rotating};
 
 mod writer;
 
@@ -59,11 +57,15 @@ impl Audit {
     /// A trail appended to a file, which is created for its owner only. Nothing is written before
     /// [`Audit::start`], so that a process can open it, fork, and only then have threads.
     pub fn file(path: &Path) -> Result<Self, Unopened> {
-        let opened = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o600)
-            .open(path);
+        Self::over(path, Rotating::unbounded(path))
+    }
+
+    /// The same, put aside when it has `most` bytes: see [`Rotating`].
+    pub fn rotating(path: &Path, most: u64) -> Result<Self, Unopened> {
+        Self::over(path, Rotating::open(path, most))
+    }
+
+    fn over(path: &Path, opened: io::Result<Rotating>) -> Result<Self, Unopened> {
         let file = opened.map_err(|source| Unopened {
             path: path.to_owned(),
             source,
@@ -173,7 +175,7 @@ struct Shared {
 enum Sink {
     Nothing,
     Memory,
-    File(File),
+    File(Rotating),
 }
 
 #[derive(Debug, Default)]

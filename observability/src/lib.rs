@@ -15,6 +15,7 @@ mod limiter;
 mod log;
 mod races;
 mod record;
+mod rotating;
 
 pub use audit::{Audit, Slot, Tally, Unopened};
 pub use class::Class;
@@ -22,7 +23,8 @@ pub use decision::{Decision, Malformed};
 pub use limiter::Limiter;
 pub use log::{Format, Journal, Level};
 pub use races::Races;
-pub use record::{Activity, Record, Ruling};
+pub use record::{Activity, Record, Ruling, written};
+pub use rotating::{MOST_LOGGED, Rotating, older};
 
 #[doc(hidden)]
 pub use tracing as __tracing;

@@ -13,6 +13,8 @@ use tracing_subscriber::filter::Targets;
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::layer::SubscriberExt as _;
 
+use crate::Rotating;
+
 /// How log lines look.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Format {
@@ -80,7 +82,7 @@ impl FromStr for Format {
     }
 }
 
-/// Where log lines go: stderr, unless it is held.
+/// Where log lines go: stderr, unless it is held, or a file.
 #[derive(Debug, Clone, Default)]
 pub struct Journal(Arc<Mutex<Desk>>);
 
@@ -92,12 +94,22 @@ enum Desk {
         lines: Vec<u8>,
         dropped: u64,
     },
+    File(Rotating),
 }
 
 impl Journal {
     /// Sets up the log of this process. A second call changes nothing: the first one's journal stays in force.
     pub fn start(level: Level, format: Format) -> Self {
-        let journal = Self::default();
+        Self::default().set_up(level, format)
+    }
+
+    /// Sets up the log of a process that has a file for it, one JSON object per line.
+    pub fn start_in(level: Level, file: Rotating) -> Self {
+        Self(Arc::new(Mutex::new(Desk::File(file)))).set_up(level, Format::Json)
+    }
+
+    fn set_up(self, level: Level, format: Format) -> Self {
+        let journal = self;
         let lines = tracing_subscriber::fmt()
             .with_max_level(LevelFilter::from(level))
             .with_writer(journal.clone())
@@ -136,6 +148,9 @@ impl Journal {
 
     fn release_to(&self, out: &mut impl Write) {
         let mut desk = self.0.lock();
+        if matches!(*desk, Desk::File(_)) {
+            return;
+        }
         if let Desk::Held { lines, dropped } = std::mem::take(&mut *desk) {
             let _stderr_is_gone = out.write_all(&lines);
             if dropped > 0 {
@@ -148,6 +163,7 @@ impl Journal {
     fn write_to(&self, line: &[u8], out: &mut impl Write) -> io::Result<()> {
         match &mut *self.0.lock() {
             Desk::Open => out.write_all(line),
+            Desk::File(file) => file.write_lines(line),
             Desk::Held { lines, .. } if lines.len() + line.len() <= HELD => {
                 lines.extend_from_slice(line);
                 Ok(())

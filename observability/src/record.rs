@@ -212,7 +212,7 @@ struct Line<'a> {
 }
 
 /// Milliseconds always: a column that changes its width cannot be compared as text.
-pub(crate) fn written(time: SystemTime) -> String {
+pub fn written(time: SystemTime) -> String {
     format!("{:.3}", Timestamp::try_from(time).unwrap_or_default())
 }
 

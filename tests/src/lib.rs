@@ -15,6 +15,7 @@ pub mod artefacts;
 pub mod caller;
 pub mod finished;
 mod gathered;
+pub mod keeping;
 pub mod leaks;
 pub mod policy;
 pub mod probe;

@@ -80,7 +80,7 @@ pub(crate) enum Refused {
 }
 
 /// Reads a document as this host's programs are to be judged by it.
-pub(crate) type Read = Arc<dyn Fn(&str) -> Result<Policy, String> + Send + Sync>;
+pub type Read = Arc<dyn Fn(&str) -> Result<Policy, String> + Send + Sync>;
 
 /// Keeps the policy.
 pub(crate) struct Rulebook;

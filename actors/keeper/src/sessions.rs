@@ -13,6 +13,15 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::link::{Client, Dialler};
 
+pub(crate) mod attend;
+pub(crate) mod book;
+pub(crate) mod errand;
+pub(crate) mod feed;
+pub(crate) mod lasting;
+pub(crate) mod pool;
+pub(crate) mod refusal;
+mod watcher;
+
 /// A program that runs, seen from the one who started it.
 ///
 /// Every channel is bounded: a reader that is slow holds the program back, and nothing is lost.

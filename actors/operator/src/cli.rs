@@ -14,7 +14,7 @@ use holdfast_observability as observability;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::Format;
-use crate::{completions, doctor, gateway, policy, run, version};
+use crate::{completions, doctor, gateway, keeper, policy, run, version};
 
 mod values;
 
@@ -35,6 +35,13 @@ pub(crate) enum Command {
     Run(Run),
     /// Serve this host's sandboxes: registry, API, health
     Gateway(gateway::Arguments),
+    /// Keep one sandbox: started by the gateway, with a directory that it has prepared
+    #[command(hide = true)]
+    Keeper {
+        /// Where the sandbox's spec and sockets are
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Check policies, and ask what they say
     Policy {
         #[command(subcommand)]
@@ -167,6 +174,7 @@ pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
     match cli.command {
         Command::Run(arguments) => run::run(arguments, config, cli.quiet),
         Command::Gateway(arguments) => gateway::gateway(arguments, config, cli.quiet),
+        Command::Keeper { directory } => keeper::keeper(&directory),
         Command::Policy { command } => match command {
             Policy::Check { files, output } => policy::check(&files, output.output),
             Policy::Explain(question) => policy::explain(&question),

@@ -1,10 +1,12 @@
 //! Why a command did not do what it was asked for: one sentence for people, one document for programs, one exit code.
 
+use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use holdfast_wire::v1;
 use serde_json::{Value, json};
 
 /// A command that ended without its result.
@@ -94,8 +96,26 @@ impl Failure {
         &self.message
     }
 
+    /// Its particulars and its sentence.
+    pub(crate) fn sentence(&self) -> String {
+        let mut lines = self.lines.clone();
+        lines.push(self.message.trim_end().to_owned());
+        lines.join("\n")
+    }
+
+    /// The same for another process: the reason in one word, and the sentence and the hint among the details.
+    pub(crate) fn problem(&self) -> v1::Problem {
+        let (_, reason) = self.kind.names();
+        let mut details = HashMap::from([("message".to_owned(), self.sentence())]);
+        details.extend(self.hint.clone().map(|hint| ("hint".to_owned(), hint)));
+        v1::Problem {
+            reason: reason.to_owned(),
+            details,
+            retry_after_ms: 0,
+        }
+    }
+
     /// What kind it is.
-    #[cfg(test)]
     pub(crate) fn kind(&self) -> Kind {
         self.kind
     }

@@ -10,6 +10,8 @@ mod config;
 mod doctor;
 mod failure;
 mod gateway;
+mod ground;
+mod keeper;
 mod output;
 mod policy;
 mod run;

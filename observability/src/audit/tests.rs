@@ -1,4 +1,4 @@
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use super::*;

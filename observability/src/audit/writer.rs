@@ -1,8 +1,7 @@
 //! The thread that turns records into lines.
 
 use std::collections::VecDeque;
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, SystemTime};
@@ -11,9 +10,9 @@ use serde::Serialize;
 
 use super::{Shared, State, Writer};
 use crate::record::written;
-use crate::{Limiter, Record, fault};
+use crate::{Limiter, Record, Rotating, fault};
 
-pub(super) fn spawn(shared: Arc<Shared>, file: File) -> io::Result<()> {
+pub(super) fn spawn(shared: Arc<Shared>, file: Rotating) -> io::Result<()> {
     let ending = Ending(Arc::clone(&shared));
     thread::Builder::new()
         .name("audit".into())
@@ -38,7 +37,7 @@ impl Drop for Ending {
 }
 
 struct Trail {
-    file: File,
+    file: Rotating,
     text: Vec<u8>,
     /// The last write stopped inside a line.
     torn: bool,
@@ -54,7 +53,7 @@ struct Batch {
 }
 
 impl Trail {
-    fn new(file: File) -> Self {
+    fn new(file: Rotating) -> Self {
         Self {
             file,
             text: Vec::new(),
@@ -68,7 +67,7 @@ impl Trail {
         loop {
             let batch = take(shared);
             self.say(&batch);
-            let result = self.file.write_all(&self.text);
+            let result = self.file.write_lines(&self.text);
             self.torn = result.is_err();
             let settled = settle(&mut shared.state.lock(), &batch, result.is_ok());
             if let Err(error) = result {

@@ -48,6 +48,6 @@ pub use tree::{Tree, Unfit};
 
 pub use holdfast_clock::{Clock, Moment, Seed};
 pub use holdfast_supervision::{
-    Backoff, Change, Child, Class, End, Fault, Generation, Intensity, Next, Path, Reason, Refusal,
-    Restart, Strategy, Supervisor, View, What, assert_drawn, draw,
+    Backoff, Change, Child, Class, End, Fault, Generation, Intensity, Next, Node, Path, Reason,
+    Refusal, Restart, Strategy, Supervisor, View, What, assert_drawn, draw,
 };

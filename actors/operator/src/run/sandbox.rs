@@ -1,55 +1,36 @@
 //! From a request to a running program: the fence planned, the boundary forked, the keeper started, the program launched.
 
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
-use holdfast_boundary::Boundary;
-use holdfast_boundary::fence::{self, Fence, Host, Unplanned};
+use holdfast_boundary::fence::Fence;
+use holdfast_boundary::{self as boundary, Boundary};
+use holdfast_keeper::Keeper;
 use holdfast_keeper::link::Approach;
 use holdfast_keeper::sessions::{NotStarted, Program, Session};
-use holdfast_keeper::{Keeper, Unbuilt};
 use holdfast_kernel::descriptors;
 
 use super::request::Request;
 use crate::failure::{Failure, Kind};
+use crate::ground::{self, Ground};
 
 /// Plans the fence that the request asks for. Nothing is started.
 pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
-    let root = request.rootfs.clone().unwrap_or_else(|| PathBuf::from("/"));
-    let host = Host::look(root, request.directory.clone(), request.workdir.clone());
-    let planned = fence::plan(&request.policy, &host).map_err(|unplanned| {
-        let kind = match unplanned {
-            Unplanned::Missing(_)
-            | Unplanned::Planted(_)
-            | Unplanned::Directory(_)
-            | Unplanned::Root(_) => Kind::Unreadable,
-            Unplanned::Landlock
-            | Unplanned::Processes
-            | Unplanned::User { .. }
-            | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
-        };
-        Failure::new(kind, format!("start the sandbox: {unplanned}"))
-    });
-    planned.map(|fence| Fence {
+    Ground {
+        policy: &request.policy,
+        root: request.rootfs.as_deref().unwrap_or(Path::new("/")),
+        directory: &request.directory,
+        workdir: &request.workdir,
         on_link_loss: request.on_link_loss,
-        ..fence
-    })
+        descriptors: None,
+    }
+    .plan()
 }
 
 /// Forks the boundary. This process has one thread until then.
 pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Approach), Failure> {
-    let (boundary, socket) =
-        holdfast_boundary::start(fence).map_err(|broken| unsupported(&broken.to_string()))?;
-    let pidfd = boundary
-        .pidfd()
-        .map_err(|error| Failure::caused(Kind::Internal, "watch the boundary", &error))?;
-    let approach = Approach {
-        socket,
-        pid: boundary.pid(),
-        pidfd,
-    };
-    Ok((boundary, approach))
+    ground::approach(boundary::start(fence))
 }
 
 /// Waits for the fence, then starts the program behind it.
@@ -67,7 +48,9 @@ pub(crate) async fn launch(
         descriptors: descriptors.limit,
         tenure: None,
     };
-    let keeper = Keeper::start(&arguments, approach).await.map_err(unbuilt)?;
+    let keeper = Keeper::start(&arguments, approach)
+        .await
+        .map_err(|unbuilt| ground::unbuilt(&unbuilt))?;
     for step in &keeper.standing().steps {
         tracing::info!(step = step.name, micros = step.micros, "fence");
     }
@@ -93,20 +76,6 @@ fn program(request: &Request) -> Program {
         directory: request.directory.clone().into_os_string().into_vec(),
         terminal: request.terminal,
     }
-}
-
-fn unbuilt(unbuilt: Unbuilt) -> Failure {
-    match unbuilt {
-        Unbuilt::Fence { step, message } => unsupported(&format!("{step}: {message}")),
-        Unbuilt::Gone | Unbuilt::Keeper(_) | Unbuilt::Link(_) => {
-            Failure::new(Kind::Internal, format!("start the sandbox: {unbuilt}"))
-        }
-    }
-}
-
-fn unsupported(why: &str) -> Failure {
-    Failure::new(Kind::HostUnsupported, format!("build the fence: {why}"))
-        .hint("`holdfast doctor` says what this host lacks and how to get it")
 }
 
 /// Not found and not executable are the program's; every other step is ours.

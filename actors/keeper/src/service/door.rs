@@ -1,0 +1,144 @@
+//! The keeper's socket: who may come in, and what happens when there is no descriptor for one who wants to.
+//!
+//! ```text
+//! Accepting ── own uid ──> served     Accepting ── another uid ──> closed
+//!     └── EMFILE, ENFILE, ENOBUFS, ENOMEM ──> Resting, 10 ms … 1 s ──> Accepting
+//! ```
+//!
+//! Whoever wants to come in meanwhile waits in the backlog.
+
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_actor::{Backoff, Class, Seed};
+use nix::unistd::geteuid;
+use tokio::net::{UnixListener, UnixStream};
+use tokio::sync::mpsc;
+
+/// A socket that is listened on, and its place. It outlives the actor that accepts on it.
+#[derive(Debug)]
+pub(crate) struct Door {
+    listener: UnixListener,
+    path: PathBuf,
+}
+
+impl Door {
+    /// Listens on `path`; the socket of a keeper that is dead is replaced.
+    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+        // Bound beside its place and moved there: nobody ever finds a socket that others may use.
+        let fresh = path.with_extension("new");
+        let _there_was_none = std::fs::remove_file(&fresh);
+        let listener = UnixListener::bind(&fresh)?;
+        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&fresh, path)?;
+        Ok(Self {
+            listener,
+            path: path.to_owned(),
+        })
+    }
+
+    /// Lets in whoever may come in, for ever.
+    pub(crate) async fn attend(
+        self: Arc<Self>,
+        guests: mpsc::Sender<io::Result<UnixStream>>,
+        seed: Seed,
+    ) -> io::Error {
+        let (mut dice, mut failures) = (seed.dice(), 0);
+        loop {
+            match self.listener.accept().await {
+                Ok((guest, _)) => {
+                    failures = 0;
+                    if !is_own(&guest) {
+                        tracing::warn!("a stranger came to the keeper's socket");
+                        continue;
+                    }
+                    if guests.send(Ok(guest)).await.is_err() {
+                        return io::ErrorKind::BrokenPipe.into();
+                    }
+                }
+                Err(error) if is_passing(&error) => {
+                    if failures == 0 {
+                        tracing::warn!(%error, "let a client in");
+                    }
+                    tokio::time::sleep(BACKOFF.delay(failures, &mut dice)).await;
+                    failures = failures.saturating_add(1);
+                }
+                Err(error) => return error,
+            }
+        }
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let _gone_already = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Only who could do anything to this process anyway.
+fn is_own(guest: &UnixStream) -> bool {
+    guest
+        .peer_cred()
+        .is_ok_and(|peer| peer.uid() == geteuid().as_raw() || peer.uid() == 0)
+}
+
+fn is_passing(error: &io::Error) -> bool {
+    let kind = error.kind();
+    let short = error
+        .raw_os_error()
+        .is_some_and(|errno| Class::of_errno(errno) == Class::Exhausted);
+    short || kind == io::ErrorKind::ConnectionAborted || kind == io::ErrorKind::Interrupted
+}
+
+/// Between two tries while there is no descriptor.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(10), Duration::from_secs(1));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shortage_passes_and_a_broken_socket_does_not() {
+        for passing in [
+            libc::EMFILE,
+            libc::ENFILE,
+            libc::ENOMEM,
+            libc::ENOBUFS,
+            libc::ECONNABORTED,
+        ] {
+            assert!(is_passing(&io::Error::from_raw_os_error(passing)));
+        }
+        for fault in [libc::EBADF, libc::EINVAL, libc::ENOTSOCK] {
+            assert!(!is_passing(&io::Error::from_raw_os_error(fault)));
+        }
+    }
+
+    #[tokio::test]
+    async fn the_socket_of_a_dead_keeper_is_replaced_and_is_its_owners_only() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("keeper.sock");
+        let dead = std::os::unix::net::UnixListener::bind(&path).expect("bound");
+        drop(dead);
+
+        let door = Arc::new(Door::open(&path).expect("opened"));
+
+        let mode = std::fs::metadata(&path)
+            .expect("there")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+        let (guests, mut came) = mpsc::channel(1);
+        tokio::select! {
+            error = Arc::clone(&door).attend(guests, Seed::new(1)) => panic!("{error}"),
+            guest = async {
+                UnixStream::connect(&path).await.expect("connected");
+                came.recv().await
+            } => assert!(guest.is_some()),
+        }
+        drop(door);
+        assert!(!path.exists());
+    }
+}

@@ -1,0 +1,463 @@
+//! Sessions that outlive their clients.
+//!
+//! ```text
+//!            ┌─ client attends: output straight from the boundary, input by the session's actor
+//! begin ──> Live ── the exit is heard, by a client's stream or by the actor ──> in the book, over
+//!            └─ nobody attends: the actor waits for the exit
+//! ```
+//!
+//! A client that goes away without ending its session leaves it running; whoever attaches later goes on where it was. What
+//! happens to a session here never depends on one client's stream.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use holdfast_actor::{Child, Clock, Dynamic, Refusal};
+use holdfast_kernel::descriptors::Gauge;
+use holdfast_wire::{problem, v1};
+use parking_lot::Mutex;
+use prost::Message as _;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio_util::task::TaskTracker;
+use tonic::{Code, Status};
+
+use super::attend::Seat;
+use super::book::{Blame, Book, Known};
+use super::feed::Feed;
+use super::pool::Pool;
+use super::refusal;
+use super::watcher::Watcher;
+use crate::link::Client;
+use crate::tree::MOST_SESSIONS;
+
+/// Every session of one sandbox.
+pub(crate) struct Sessions {
+    pub(super) control: Client,
+    pub(super) pool: Pool,
+    pub(super) clock: Clock,
+    actors: Dynamic,
+    book: Mutex<Book>,
+    lives: Mutex<HashMap<u64, Arc<Live>>>,
+    closing: AtomicBool,
+    /// Counts ends.
+    ended: watch::Sender<u64>,
+    gauge: Gauge,
+    launches: TaskTracker,
+    home: Handle,
+}
+
+/// A session that runs.
+pub(crate) struct Live {
+    pub(crate) id: u64,
+    pub(crate) started_ms: i64,
+    /// When its tree is killed; 0 for never.
+    pub(super) deadline_ms: i64,
+    /// Its own connection to the boundary.
+    pub(super) data: Client,
+    /// How many clients read it.
+    pub(super) clients: watch::Sender<u32>,
+    pub(super) over: watch::Sender<Option<v1::Ending>>,
+    /// The inputs that clients bring.
+    pub(super) feeds: mpsc::Sender<Feed>,
+    pub(super) brought: tokio::sync::Mutex<mpsc::Receiver<Feed>>,
+    /// The boundary holds its output back for a reader that has not come yet.
+    pub(super) awaited: AtomicBool,
+    sessions: std::sync::Weak<Sessions>,
+}
+
+/// What is to be started.
+#[derive(Debug)]
+pub(crate) struct Order {
+    pub(crate) what: v1::launch_request::What,
+    pub(crate) note: v1::SessionNote,
+    pub(crate) terminal: Option<v1::TerminalSize>,
+    /// A client will read it.
+    pub(crate) attended: bool,
+}
+
+/// A session that was asked for.
+pub(crate) enum Begun {
+    /// It runs, and this seat is kept for the one who asked.
+    Live(Seat),
+    /// It was started by an earlier request with the same id.
+    Earlier(u64),
+}
+
+impl Sessions {
+    /// The sessions that the boundary told of, and room for more.
+    pub(crate) fn new(
+        control: Client,
+        pool: Pool,
+        actors: Dynamic,
+        attached: &v1::AttachReply,
+    ) -> Self {
+        let note = |bytes: &[u8]| {
+            let note = v1::SessionNote::decode(bytes).ok()?;
+            (!note.kind.is_empty()).then_some(note)
+        };
+        Self {
+            control,
+            pool,
+            clock: Clock::tokio(),
+            actors,
+            book: Mutex::new(Book::adopt(attached, note)),
+            lives: Mutex::default(),
+            closing: AtomicBool::new(false),
+            ended: watch::Sender::new(0),
+            gauge: Gauge::new(),
+            launches: TaskTracker::new(),
+            home: Handle::current(),
+        }
+    }
+
+    /// Gives each session that runs a life here, and each life a watcher. At a start it has neither; when the tree fell it
+    /// has lost its watcher.
+    pub(crate) async fn resume(self: &Arc<Self>) -> Result<(), Status> {
+        let running: Vec<(u64, v1::SessionNote)> = {
+            let book = self.book.lock();
+            book.running()
+                .map(|(id, note)| (id, note.clone()))
+                .collect()
+        };
+        for (id, note) in running {
+            let known = self.live(id);
+            let live = match known {
+                Some(live) => live,
+                None => self.enliven(id, &note, false).await?,
+            };
+            self.watch(&live).await;
+        }
+        Ok(())
+    }
+
+    /// Starts a session. What is under way goes on when the asker goes away.
+    pub(crate) async fn begin(self: &Arc<Self>, order: Order) -> Result<Begun, Status> {
+        if let Some(id) = self.of_request(&order.note.request) {
+            return Ok(Begun::Earlier(id));
+        }
+        if self.closing.load(Ordering::Relaxed) {
+            return Err(refusal::stopping());
+        }
+        if self.book.lock().len() >= MOST_SESSIONS {
+            return Err(refusal::too_many(MOST_SESSIONS));
+        }
+        let (tell, told) = oneshot::channel();
+        let sessions = Arc::clone(self);
+        let launch = async move {
+            let begun = sessions.launch(order).await;
+            let live = match &begun {
+                Ok(Begun::Live(seat)) => Some(Arc::clone(seat.live())),
+                Ok(Begun::Earlier(_)) | Err(_) => None,
+            };
+            if begun.is_err() {
+                sessions.book.lock().fail();
+            }
+            // The seat goes with the asker, if it is gone.
+            drop(tell.send(begun));
+            if let Some(live) = live {
+                sessions.watch(&live).await;
+            }
+        };
+        self.launches.spawn_on(launch, &self.home);
+        let gone = |_| problem::plain(Code::Internal, "start a session: it panicked", "Internal");
+        told.await.map_err(gone)?
+    }
+
+    async fn launch(self: &Arc<Self>, order: Order) -> Result<Begun, Status> {
+        let Order {
+            what,
+            note,
+            terminal,
+            attended,
+        } = order;
+        let data = self.connect("start a session").await?;
+        let request = v1::LaunchRequest {
+            request: note.request.clone(),
+            note: note.encode_to_vec(),
+            what: Some(what),
+            terminal,
+            attended,
+            herded: true,
+        };
+        let mut control = self.control.clone();
+        let launched = control.launch(request).await;
+        let outcome = launched
+            .map_err(|status| refusal::link(&status))?
+            .into_inner()
+            .outcome;
+        match outcome {
+            Some(v1::launch_reply::Outcome::Session(id)) => {
+                if !self.book.lock().enter(id, note.clone()) {
+                    self.pool.put(data);
+                    return Ok(Begun::Earlier(id));
+                }
+                let live = self.place(id, &note, data, attended);
+                Ok(Begun::Live(Seat::take(self, live)))
+            }
+            Some(v1::launch_reply::Outcome::NotStarted(refused)) => {
+                self.pool.put(data);
+                let program = note.arguments.first().map_or(&b""[..], Vec::as_slice);
+                Err(refusal::not_started(program, &refused))
+            }
+            None => Err(refusal::link(&Status::internal("it answered nothing"))),
+        }
+    }
+
+    /// A connection of one's own.
+    pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
+        self.pool.take().await.map_err(|fault| {
+            if fault.class() != holdfast_actor::Class::Exhausted {
+                return refusal::link(&Status::unavailable(fault.to_string()));
+            }
+            let (used, limit) = self
+                .gauge
+                .observe()
+                .map_or((0, 0), |sample| (sample.used, sample.limit));
+            refusal::descriptors(what, DESCRIPTORS_EACH, used, limit)
+        })
+    }
+
+    async fn enliven(
+        self: &Arc<Self>,
+        id: u64,
+        note: &v1::SessionNote,
+        awaited: bool,
+    ) -> Result<Arc<Live>, Status> {
+        let data = self.connect("take a session over").await?;
+        Ok(self.place(id, note, data, awaited))
+    }
+
+    fn place(
+        self: &Arc<Self>,
+        id: u64,
+        note: &v1::SessionNote,
+        data: Client,
+        awaited: bool,
+    ) -> Arc<Live> {
+        let (feeds, brought) = mpsc::channel(MOST_FEEDS);
+        let live = Arc::new(Live {
+            id,
+            started_ms: note.started_ms,
+            deadline_ms: note.deadline_ms,
+            data,
+            clients: watch::Sender::new(0),
+            over: watch::Sender::new(None),
+            feeds,
+            brought: tokio::sync::Mutex::new(brought),
+            awaited: AtomicBool::new(awaited),
+            sessions: Arc::downgrade(self),
+        });
+        self.lives.lock().insert(id, Arc::clone(&live));
+        live
+    }
+
+    async fn watch(self: &Arc<Self>, live: &Arc<Live>) {
+        let child = Child::temporary(&live.id.to_string());
+        let arguments = (Arc::clone(self), Arc::clone(live));
+        match self.actors.add::<Watcher>(child, arguments).await {
+            // It is watched already, or all are being placed anew and it will be.
+            Ok(_) | Err(Refusal::Duplicate | Refusal::Down) => {}
+            Err(refusal) => tracing::error!(session = live.id, %refusal, "watch a session"),
+        }
+    }
+
+    /// The session `id`, as long as it runs.
+    pub(crate) fn live(&self, id: u64) -> Option<Arc<Live>> {
+        self.lives.lock().get(&id).cloned()
+    }
+
+    /// What is known of `id`.
+    pub(crate) fn known(&self, id: u64) -> Option<Known> {
+        self.book.lock().find(id)
+    }
+
+    /// The running session of this kind.
+    pub(crate) fn of_kind(&self, kind: &str) -> Option<u64> {
+        let book = self.book.lock();
+        let mut running = book.running();
+        running
+            .find(|(_, note)| note.kind == kind)
+            .map(|(id, _)| id)
+    }
+
+    /// The session of an earlier request with this id.
+    pub(crate) fn of_request(&self, request: &str) -> Option<u64> {
+        if request.is_empty() {
+            return None;
+        }
+        self.book.lock().of_request(request)
+    }
+
+    /// Enters the end of `id`, as it was heard, and answers it as it is known.
+    pub(super) fn end(
+        &self,
+        id: u64,
+        exit: v1::Exit,
+        state: Option<&v1::SessionState>,
+    ) -> Option<v1::Ending> {
+        let now = self.now_ms();
+        let ending = self.book.lock().end(id, exit, state, now)?;
+        self.over(id, &ending);
+        Some(ending)
+    }
+
+    /// The boundary is gone. Every session that ran has ended, nobody knows how.
+    pub(crate) fn lose(&self, why: &str) {
+        self.closing.store(true, Ordering::Relaxed);
+        let now = self.now_ms();
+        let lost = self.book.lock().lose(why, now);
+        for (id, ending) in lost {
+            self.over(id, &ending);
+        }
+    }
+
+    fn over(&self, id: u64, ending: &v1::Ending) {
+        let live = self.lives.lock().remove(&id);
+        if let Some(live) = live {
+            live.over.send_replace(Some(ending.clone()));
+            self.ended.send_modify(|count| *count += 1);
+        }
+    }
+
+    pub(super) fn attend(&self, live: &Live) {
+        self.book.lock().attend(live.id);
+        live.clients.send_modify(|clients| *clients += 1);
+    }
+
+    pub(super) fn leave(&self, live: &Live) {
+        self.book.lock().leave(live.id);
+        live.clients
+            .send_modify(|clients| *clients = clients.saturating_sub(1));
+    }
+
+    /// Sends `signal` to the session's process group, for a client.
+    pub(crate) async fn signal(&self, id: u64, signal: i32) -> Result<(), Status> {
+        if signal <= 0 || signal > MOST_SIGNAL {
+            return Err(refusal::usage(&format!("{signal} is no signal")));
+        }
+        match self.known(id) {
+            None => return Err(refusal::no_such(id)),
+            Some(Known::Past(_)) => return Err(refusal::not_running(id)),
+            Some(Known::Running) => {}
+        }
+        self.ask(id, signal, false, Blame::Client(signal)).await
+    }
+
+    /// Kills every process that the session has started: its time is up.
+    pub(super) async fn expire(&self, id: u64) -> Result<(), Status> {
+        self.ask(id, libc::SIGKILL, true, Blame::Timeout).await
+    }
+
+    async fn ask(&self, id: u64, signal: i32, tree: bool, blame: Blame) -> Result<(), Status> {
+        self.book.lock().blame(id, blame);
+        let request = v1::SignalRequest {
+            session: id,
+            signal,
+            tree,
+        };
+        let mut control = self.control.clone();
+        let asked = control.signal(request).await;
+        asked.map(drop).map_err(|status| refusal::link(&status))
+    }
+
+    /// Asks every session to end and waits for that, no longer than `grace`. No session is started from now on.
+    pub(crate) async fn halt(&self, grace: Duration) {
+        self.closing.store(true, Ordering::Relaxed);
+        let mut ended = self.ended.subscribe();
+        let running: Vec<u64> = {
+            let book = self.book.lock();
+            book.running().map(|(id, _)| id).collect()
+        };
+        for id in running {
+            // One that cannot be asked is killed with the others at the end.
+            let _ = self.ask(id, libc::SIGTERM, false, Blame::Halt).await;
+        }
+        let all = async { while self.book.lock().len() > 0 && ended.changed().await.is_ok() {} };
+        let _they_had_their_time = tokio::time::timeout(grace, all).await;
+    }
+
+    /// Waits, not for ever, until the end of every session has been heard.
+    pub(crate) async fn drained(&self) {
+        let mut ended = self.ended.subscribe();
+        let all = async { while self.book.lock().len() > 0 && ended.changed().await.is_ok() {} };
+        let _unheard = tokio::time::timeout(LAST_EXITS, all).await;
+    }
+
+    /// What asks the boundary.
+    pub(crate) fn control(&self) -> Client {
+        self.control.clone()
+    }
+
+    /// A row for each session.
+    pub(crate) async fn rows(&self) -> Result<Vec<v1::SessionRow>, Status> {
+        let mut control = self.control.clone();
+        let table = match control.table(v1::Nothing {}).await {
+            Ok(table) => table.into_inner().sessions,
+            // Without it the offsets are missing, and nothing else.
+            Err(status) => {
+                tracing::debug!(%status, "read the table of sessions");
+                Vec::new()
+            }
+        };
+        Ok(self.book.lock().rows(&table))
+    }
+
+    /// How many there are.
+    pub(crate) fn counts(&self) -> v1::SessionCounts {
+        self.book.lock().counts()
+    }
+
+    /// The date.
+    pub(crate) fn wall(&self) -> SystemTime {
+        self.clock.wall()
+    }
+
+    /// Milliseconds since 1970.
+    pub(crate) fn now_ms(&self) -> i64 {
+        let since = self.clock.wall().duration_since(UNIX_EPOCH);
+        let since = since.unwrap_or_default().as_millis();
+        i64::try_from(since).unwrap_or(i64::MAX)
+    }
+}
+
+impl Live {
+    /// Hears of its end.
+    pub(crate) fn over(&self) -> watch::Receiver<Option<v1::Ending>> {
+        self.over.subscribe()
+    }
+
+    /// Brings a client's input. One too many is not heard.
+    pub(crate) fn bring(&self, feed: Feed) -> Result<(), Status> {
+        self.feeds.try_send(feed).map_err(|_| {
+            let message = format!(
+                "attach to session {}: {MOST_FEEDS} clients have just come; try again",
+                self.id
+            );
+            problem::plain(Code::ResourceExhausted, message, "TooManyClients")
+        })
+    }
+}
+
+impl Drop for Live {
+    /// The last who knew it is gone: its connection serves the next.
+    fn drop(&mut self) {
+        if let Some(sessions) = self.sessions.upgrade() {
+            sessions.pool.put(self.data.clone());
+        }
+    }
+}
+
+/// What a session takes of the keeper's descriptors.
+const DESCRIPTORS_EACH: u64 = 2;
+
+/// How many clients may come to one session at the same moment.
+const MOST_FEEDS: usize = 64;
+
+/// The highest signal that Linux has.
+const MOST_SIGNAL: i32 = 64;
+
+/// How long the last exits may be on their way when every process has been killed.
+const LAST_EXITS: Duration = Duration::from_secs(2);

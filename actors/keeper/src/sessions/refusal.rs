@@ -1,0 +1,212 @@
+//! Why something is not done, as clients are told it: a code, a sentence and a reason for programs.
+
+use std::collections::HashMap;
+
+use holdfast_wire::problem;
+use holdfast_wire::v1;
+use tonic::{Code, Status};
+
+/// A program that could not be started. Not found and not executable are the program's; every other step is ours.
+pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
+    let (code, reason) = match (refused.step.as_str(), refused.errno) {
+        ("find" | "execute", libc::ENOENT) => (Code::NotFound, "ProgramNotFound"),
+        ("find" | "execute", libc::E2BIG) => (Code::InvalidArgument, "ArgumentsTooLong"),
+        ("find" | "execute", libc::ENOMEM) => (Code::ResourceExhausted, "MemoryPressure"),
+        ("find" | "execute", _) => (Code::PermissionDenied, "ProgramNotExecutable"),
+        ("enter its directory", libc::ENOENT | libc::ENOTDIR) => {
+            (Code::NotFound, "DirectoryNotFound")
+        }
+        ("enter its directory", _) => (Code::PermissionDenied, "DirectoryNotReachable"),
+        (_, libc::EMFILE | libc::ENFILE) => (Code::ResourceExhausted, DESCRIPTORS),
+        (_, libc::EAGAIN) => (Code::ResourceExhausted, "ProcessPressure"),
+        (_, libc::ENOMEM | libc::ENOBUFS) => (Code::ResourceExhausted, "MemoryPressure"),
+        (_, _) => (Code::Internal, "NotStarted"),
+    };
+    let program = String::from_utf8_lossy(program);
+    let problem = v1::Problem {
+        reason: reason.to_owned(),
+        details: HashMap::from([
+            ("step".to_owned(), refused.step.clone()),
+            ("errno".to_owned(), refused.errno.to_string()),
+        ]),
+        retry_after_ms: if code == Code::ResourceExhausted {
+            RETRY_MS
+        } else {
+            0
+        },
+    };
+    let message = format!("{} {program}: {}", refused.step, refused.message);
+    problem::status(code, message, &problem)
+}
+
+/// Descriptors are short here.
+pub(crate) fn descriptors(what: &str, needed: u64, used: u64, limit: u64) -> Status {
+    let free = limit.saturating_sub(used);
+    let problem = v1::Problem {
+        reason: DESCRIPTORS.to_owned(),
+        details: HashMap::from([
+            ("process".to_owned(), "keeper".to_owned()),
+            ("needed".to_owned(), needed.to_string()),
+            ("free".to_owned(), free.to_string()),
+            ("limit".to_owned(), limit.to_string()),
+        ]),
+        retry_after_ms: RETRY_MS,
+    };
+    let message = format!(
+        "{what}: {needed} descriptors are needed and {free} of {limit} are free; raise the limit, or wait until connections close"
+    );
+    problem::status(Code::ResourceExhausted, message, &problem)
+}
+
+/// There are as many sessions as there may be.
+pub(crate) fn too_many(most: usize) -> Status {
+    let problem = v1::Problem {
+        reason: "TooManySessions".to_owned(),
+        details: HashMap::from([("limit".to_owned(), most.to_string())]),
+        retry_after_ms: RETRY_MS,
+    };
+    let message = format!("start a session: {most} run already; end one, or wait until one ends");
+    problem::status(Code::ResourceExhausted, message, &problem)
+}
+
+/// Nobody knows this session.
+pub(crate) fn no_such(session: u64) -> Status {
+    let message = format!(
+        "find session {session}: there is none, or it is forgotten; `holdfast sessions` lists those that are known"
+    );
+    problem::plain(Code::NotFound, message, "NoSuchSession")
+}
+
+/// The session is over.
+pub(crate) fn not_running(session: u64) -> Status {
+    let message = format!("signal session {session}: it has ended");
+    problem::plain(Code::FailedPrecondition, message, "NotRunning")
+}
+
+/// The sandbox is being stopped.
+pub(crate) fn stopping() -> Status {
+    problem::plain(
+        Code::FailedPrecondition,
+        "start a session: the sandbox is being stopped",
+        "Stopping",
+    )
+}
+
+/// What carried the session's bytes here has been restarted; the session goes on.
+pub(crate) fn cut(session: u64) -> Status {
+    let problem = v1::Problem {
+        reason: "SessionCut".to_owned(),
+        details: HashMap::from([("session".to_owned(), session.to_string())]),
+        retry_after_ms: RETRY_MS,
+    };
+    let message = format!(
+        "carry session {session}: its keeper was interrupted; the session goes on, attach again"
+    );
+    problem::status(Code::Unavailable, message, &problem)
+}
+
+/// The boundary could not be asked, or did not want to.
+pub(crate) fn link(status: &Status) -> Status {
+    if problem::of(status).is_some() {
+        return status.clone();
+    }
+    let (code, reason) = match status.code() {
+        Code::NotFound => (Code::NotFound, "NoSuchSession"),
+        Code::ResourceExhausted => (Code::ResourceExhausted, DESCRIPTORS),
+        Code::FailedPrecondition => (Code::FailedPrecondition, "NotReady"),
+        Code::InvalidArgument => (Code::InvalidArgument, "Usage"),
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::DeadlineExceeded
+        | Code::AlreadyExists
+        | Code::PermissionDenied
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss
+        | Code::Unauthenticated => (Code::Unavailable, "LinkLost"),
+    };
+    problem::plain(
+        code,
+        format!("ask the boundary: {}", status.message()),
+        reason,
+    )
+}
+
+/// A request that says nothing, or nothing that can be done.
+pub(crate) fn usage(message: &str) -> Status {
+    problem::plain(Code::InvalidArgument, message, "Usage")
+}
+
+const DESCRIPTORS: &str = "DescriptorPressure";
+
+/// When it is worth while to try again.
+const RETRY_MS: u64 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(step: &str, errno: i32) -> (Code, String) {
+        let refused = v1::NotStarted {
+            session: 0,
+            step: step.to_owned(),
+            errno,
+            message: "no".to_owned(),
+        };
+        let status = not_started(b"prog", &refused);
+        let problem = problem::of(&status).expect("a problem");
+        (status.code(), problem.reason)
+    }
+
+    /// EX-10: each of them is told apart.
+    #[test]
+    fn a_program_that_is_not_there_is_no_program_that_cannot_run_and_neither_is_our_failure() {
+        assert_eq!(
+            reason("find", libc::ENOENT),
+            (Code::NotFound, "ProgramNotFound".into())
+        );
+        assert_eq!(
+            reason("execute", libc::EACCES),
+            (Code::PermissionDenied, "ProgramNotExecutable".into())
+        );
+        assert_eq!(
+            reason("execute", libc::ENOEXEC),
+            (Code::PermissionDenied, "ProgramNotExecutable".into())
+        );
+        assert_eq!(
+            reason("enter its directory", libc::ENOENT),
+            (Code::NotFound, "DirectoryNotFound".into())
+        );
+        assert_eq!(
+            reason("reset signals", libc::EINVAL),
+            (Code::Internal, "NotStarted".into())
+        );
+    }
+
+    /// EX-23: what is short is named, with a time to try again.
+    #[test]
+    fn a_shortage_is_named_and_says_when_to_try_again() {
+        assert_eq!(
+            reason("prepare its descriptors", libc::EMFILE),
+            (Code::ResourceExhausted, "DescriptorPressure".into())
+        );
+        assert_eq!(
+            reason("fork", libc::EAGAIN),
+            (Code::ResourceExhausted, "ProcessPressure".into())
+        );
+
+        let status = descriptors("start a session", 3, 1020, 1024);
+        let problem = problem::of(&status).expect("a problem");
+        assert!(
+            status
+                .message()
+                .contains("3 descriptors are needed and 4 of 1024 are free")
+        );
+        assert_eq!(problem.details["free"], "4");
+        assert!(problem.retry_after_ms > 0);
+    }
+}

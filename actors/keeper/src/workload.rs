@@ -1,0 +1,178 @@
+//! The sandbox's main process: started once in a generation, its output written down, its end told.
+//!
+//! ```text
+//! nothing asked ──> Idle          launched, or found at a takeover ──> Written down ── exit ──> told
+//!                                     └── not started ──> told
+//! ```
+//!
+//! After a restart of this actor, or of the keeper, the log goes on behind the last byte that it has.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use holdfast_actor::{Actor, Fault, Me};
+use holdfast_wire::v1;
+use holdfast_wire::v1::session_output::Kind;
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tonic::Status;
+
+use crate::sessions::attend::Attending;
+use crate::sessions::errand::{self, Home, MAIN};
+use crate::sessions::lasting::{Begun, Sessions};
+use log::Log;
+
+mod log;
+
+/// Attends the main process.
+pub(crate) struct Workload;
+
+/// What it is born with.
+#[derive(Clone)]
+pub(crate) struct Arguments {
+    pub(crate) sessions: Arc<Sessions>,
+    pub(crate) home: Arc<Home>,
+    /// Empty: the sandbox idles.
+    pub(crate) program: Vec<Vec<u8>>,
+    pub(crate) generation: u64,
+    /// Where the output is written.
+    pub(crate) log: PathBuf,
+    pub(crate) ended: Arc<watch::Sender<Option<v1::Ending>>>,
+    /// The session, once it is known.
+    pub(crate) session: Arc<Mutex<Option<u64>>>,
+}
+
+impl Actor for Workload {
+    type Message = std::convert::Infallible;
+    type Arguments = Arguments;
+    type State = ();
+
+    async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        if arguments.program.is_empty() || arguments.ended.borrow().is_some() {
+            return Ok(());
+        }
+        let this = me.clone();
+        me.spawn(async move {
+            match arguments.attend(&this).await {
+                Ok(ending) => drop(arguments.ended.send_replace(Some(ending))),
+                Err(Failure::NotStarted(status)) => {
+                    tracing::error!(%status, "start the main process");
+                    drop(
+                        arguments
+                            .ended
+                            .send_replace(Some(arguments.unstarted(&status))),
+                    );
+                }
+                Err(Failure::Fault(fault)) => return Err(fault),
+            }
+            Ok(())
+        });
+        Ok(())
+    }
+
+    async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
+        match never {}
+    }
+}
+
+enum Failure {
+    NotStarted(Status),
+    Fault(Fault),
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl Arguments {
+    /// Writes down what the main process says; answers how it ended.
+    async fn attend(&self, me: &Me<std::convert::Infallible>) -> Result<v1::Ending, Failure> {
+        let (path, generation) = (self.log.clone(), self.generation);
+        let opened = me.offload(move || Log::open(&path, generation)).await?;
+        let mut log =
+            opened.map_err(|error| Fault::from(error).during("open the workload's log"))?;
+        let mut attending = self.find(log.offset()).await?;
+        loop {
+            let lines = match attending.next().await {
+                Some(Ok(Kind::Begun(_))) => continue,
+                Some(Ok(Kind::Chunk(chunk))) => log.chunk(&chunk, self.sessions.wall()),
+                Some(Ok(Kind::Lost(bytes))) => log.lost(bytes, self.sessions.wall()),
+                Some(Ok(Kind::Ended(ending))) => return Ok(ending),
+                Some(Err(status)) => {
+                    return Err(Fault::failed(status.message().to_owned()).into());
+                }
+                None => return Err(Fault::bug("the main process ended without an end").into()),
+            };
+            let (kept, written) = me
+                .offload(move || {
+                    let written = log.write(&lines);
+                    (log, written)
+                })
+                .await?;
+            log = kept;
+            if let Err(error) = written {
+                // A full disk costs lines, not the workload.
+                tracing::warn!(%error, "write the workload's log");
+            }
+        }
+    }
+
+    /// The main process's output behind `offset`; starts it if that was not done before.
+    async fn find(&self, offset: u64) -> Result<Attending, Failure> {
+        let reached = |status: Status| Fault::failed(status.message().to_owned());
+        let request = format!("main of generation {}", self.generation);
+        let known = *self.session.lock();
+        let known = known
+            .or_else(|| self.sessions.of_kind(MAIN))
+            .or_else(|| self.sessions.of_request(&request));
+        let session = match known {
+            Some(session) => session,
+            None => {
+                let now = self.sessions.now_ms();
+                let order = errand::main(&self.home, &self.program, request, now);
+                match self.sessions.begin(order).await {
+                    Ok(Begun::Live(seat)) => {
+                        *self.session.lock() = Some(seat.live().id);
+                        return Ok(seat.read(offset, None).await.map_err(reached)?);
+                    }
+                    Ok(Begun::Earlier(session)) => session,
+                    Err(status) if is_passing(&status) => return Err(reached(status).into()),
+                    Err(status) => return Err(Failure::NotStarted(status)),
+                }
+            }
+        };
+        *self.session.lock() = Some(session);
+        match self.sessions.seat(session) {
+            Some(seat) => Ok(seat.read(offset, None).await.map_err(reached)?),
+            None => Ok(self
+                .sessions
+                .revisit(session, offset)
+                .await
+                .map_err(reached)?),
+        }
+    }
+
+    fn unstarted(&self, status: &Status) -> v1::Ending {
+        let now = self.sessions.now_ms();
+        let reason = holdfast_wire::problem::of(status).map(|problem| problem.reason);
+        v1::Ending {
+            exit: Some(v1::Exit {
+                how: Some(v1::exit::How::Unknown(status.message().to_owned())),
+            }),
+            reason: reason.unwrap_or_else(|| "NotStarted".to_owned()),
+            started_ms: now,
+            ended_ms: now,
+            ..v1::Ending::default()
+        }
+    }
+}
+
+/// Whether it is worth while to try again: it is not the program that is wrong.
+fn is_passing(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        tonic::Code::Unavailable | tonic::Code::ResourceExhausted
+    )
+}

@@ -1,0 +1,89 @@
+//! What a sandbox stands on: the fence planned for it, and its boundary forked, for a program in the foreground and for a
+//! sandbox that lasts.
+
+use std::path::Path;
+
+use holdfast_boundary::Boundary;
+use holdfast_boundary::fence::{self, Broken, Fence, Host, Unplanned};
+use holdfast_keeper::Unbuilt;
+use holdfast_keeper::link::Approach;
+use holdfast_kernel::handoff::Socket;
+use holdfast_policy::{OnLinkLoss, Policy};
+
+use crate::failure::{Failure, Kind};
+
+/// What a fence is planned from.
+#[derive(Debug)]
+pub(crate) struct Ground<'a> {
+    /// The links of its binaries are followed.
+    pub(crate) policy: &'a Policy,
+    /// What the view starts from.
+    pub(crate) root: &'a Path,
+    /// Where sessions start, as it is called in the view.
+    pub(crate) directory: &'a Path,
+    /// What `include_workdir` means.
+    pub(crate) workdir: &'a Path,
+    pub(crate) on_link_loss: OnLinkLoss,
+    /// The limit of descriptors, soft and hard, that the workload gets; this process's own if there is none.
+    pub(crate) descriptors: Option<(u64, u64)>,
+}
+
+impl Ground<'_> {
+    /// Plans the fence. Nothing is started.
+    pub(crate) fn plan(&self) -> Result<Fence, Failure> {
+        let (root, directory) = (self.root.to_owned(), self.directory.to_owned());
+        let host = Host::look(root, directory, self.workdir.to_owned());
+        let host = Host {
+            descriptors: self.descriptors.unwrap_or(host.descriptors),
+            ..host
+        };
+        let planned = fence::plan(self.policy, &host).map_err(|unplanned| {
+            let kind = match unplanned {
+                Unplanned::Missing(_)
+                | Unplanned::Planted(_)
+                | Unplanned::Directory(_)
+                | Unplanned::Root(_) => Kind::Unreadable,
+                Unplanned::Landlock
+                | Unplanned::Processes
+                | Unplanned::User { .. }
+                | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
+            };
+            Failure::new(kind, format!("start the sandbox: {unplanned}"))
+        });
+        planned.map(|fence| Fence {
+            on_link_loss: self.on_link_loss,
+            ..fence
+        })
+    }
+}
+
+/// The way to a boundary that has just been forked, if it has been.
+pub(crate) fn approach(
+    forked: Result<(Boundary, Socket), Broken>,
+) -> Result<(Boundary, Approach), Failure> {
+    let (boundary, socket) = forked.map_err(|broken| unsupported(&broken.to_string()))?;
+    let pidfd = boundary
+        .pidfd()
+        .map_err(|error| Failure::caused(Kind::Internal, "watch the boundary", &error))?;
+    let approach = Approach {
+        socket,
+        pid: boundary.pid(),
+        pidfd,
+    };
+    Ok((boundary, approach))
+}
+
+/// Why there is no sandbox.
+pub(crate) fn unbuilt(unbuilt: &Unbuilt) -> Failure {
+    match unbuilt {
+        Unbuilt::Fence { step, message } => unsupported(&format!("{step}: {message}")),
+        Unbuilt::Gone | Unbuilt::Keeper(_) | Unbuilt::Link(_) => {
+            Failure::new(Kind::Internal, format!("start the sandbox: {unbuilt}"))
+        }
+    }
+}
+
+fn unsupported(why: &str) -> Failure {
+    Failure::new(Kind::HostUnsupported, format!("build the fence: {why}"))
+        .hint("`holdfast doctor` says what this host lacks and how to get it")
+}
