@@ -13,6 +13,7 @@ use futures_util::stream::unfold;
 use holdfast_actor::{Actor, Address, Fault, Me};
 use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_server::GatewayServer;
+use holdfast_wire::v1::uplink_server::UplinkServer;
 use tokio::sync::watch;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic_health::pb::health_server::HealthServer;
@@ -20,10 +21,14 @@ use tonic_health::pb::health_server::HealthServer;
 use crate::accept::Door;
 use crate::directory::Entry;
 use crate::host::Host;
-use crate::roster;
+use crate::refused::Refused;
+use crate::{roster, standing};
 
+mod check;
 mod health;
 mod service;
+mod session;
+mod uplink;
 
 /// What it is born with.
 #[derive(Clone)]
@@ -86,6 +91,13 @@ async fn serve(
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
         .build_v1()
         .map_err(|error| Fault::bug(format!("describe the services: {error}")))?;
+    // Keepers are on this host, and known by their process: they come by the socket only.
+    let uplink = tls.is_none().then(|| {
+        UplinkServer::new(uplink::Service {
+            directory: service.host.directory.clone(),
+        })
+        .max_decoding_message_size(holdfast_wire::MOST_BYTES)
+    });
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
@@ -100,6 +112,7 @@ async fn serve(
         .max_encoding_message_size(holdfast_wire::MOST_BYTES);
     let served = server
         .add_service(gateway)
+        .add_optional_service(uplink)
         .add_service(HealthServer::new(health))
         .add_service(reflection)
         .serve_with_incoming_shutdown(door.connections(), async move {
@@ -123,6 +136,22 @@ fn watched(entry: &Entry) -> impl Stream<Item = Arc<v1::Status>> + Send + use<> 
         let now = posted.borrow_and_update().clone();
         Some((now.status, (!now.gone).then_some(posted)))
     })
+}
+
+/// Whether a keeper is there to be asked.
+fn serving(entry: &Entry) -> Result<(), Refused> {
+    let status = entry.status();
+    let (name, message) = (entry.name.clone(), status.message.clone());
+    match status.phase() {
+        v1::Phase::Ready | v1::Phase::Degraded => Ok(()),
+        v1::Phase::Unspecified | v1::Phase::Pending => Err(Refused::NotReady { name, message }),
+        v1::Phase::Deleting => Err(Refused::Deleting(name)),
+        phase @ (v1::Phase::Stopped | v1::Phase::Failed) => Err(Refused::NotRunning {
+            name,
+            phase: standing::name(phase),
+            message,
+        }),
+    }
 }
 
 /// How often a connection that says nothing is asked whether it is still there.

@@ -1,12 +1,14 @@
 //! Which sandboxes there are, by name and by id: written by the roster, read by everyone.
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_actor::Address;
 use holdfast_wire::v1;
 use parking_lot::RwLock;
 use tokio::sync::watch;
+use tonic::transport::Channel;
 
 use crate::refused::Refused;
 use crate::sandbox::Message;
@@ -28,6 +30,10 @@ pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) address: Address<Message>,
     pub(crate) posted: Arc<watch::Sender<Posted>>,
+    /// Where its keeper serves; connections of sessions are their own.
+    pub(crate) socket: PathBuf,
+    /// One connection for everything else.
+    pub(crate) control: Channel,
 }
 
 /// How a sandbox stands, for all to see.
@@ -56,10 +62,6 @@ impl Directory {
         if let Some(entry) = entry {
             entry.posted.send_modify(|posted| posted.gone = true);
         }
-    }
-
-    pub(crate) fn clear(&self) {
-        *self.0.write() = Shelves::default();
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {

@@ -1,6 +1,7 @@
 //! One gateway: its directories locked, its registry opened, its sockets bound, then its tree.
 
 use std::error::Error;
+use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
@@ -9,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_actor::{Change, End, Root, Seed, Tree, Unfit};
+use nix::sys::prctl::set_child_subreaper;
 use tokio::net::{TcpListener, UnixListener};
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
@@ -18,6 +20,7 @@ use crate::directory::Directory;
 use crate::host::Host;
 use crate::lock::{Lock, Untaken};
 use crate::places::{Misplaced, Places};
+use crate::processes::{Processes, Reaper};
 use crate::registry::store::{Store, Unopened};
 use crate::registry::{Ledger, Registry};
 use crate::roster::{self, Roster};
@@ -34,6 +37,10 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// What TLS needs; nothing without addresses.
     pub tls: Option<Tls>,
+    /// The environment of this process; keepers get the part that is meant for them.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Whether an actor may be made to fail, for tests of what follows.
+    pub chaos: bool,
 }
 
 /// Files for mutual TLS, PEM.
@@ -127,7 +134,18 @@ impl Gateway {
             addresses.extend(door.address());
             doors.push((door, Some(tls.read()?)));
         }
-        let root = plant(places, store, doors).await?;
+        let processes = Processes::new(&settings.environment)
+            .map_err(|error| Unstarted::Unfit(format!("read the host's boot id: {error}")))?;
+        // What a dead keeper leaves becomes our child, and is reaped.
+        set_child_subreaper(true)
+            .map_err(|errno| Unstarted::Unfit(format!("become the reaper of orphans: {errno}")))?;
+        let seeds = Seeds {
+            places,
+            store,
+            processes,
+            chaos: settings.chaos,
+        };
+        let root = plant(seeds, doors).await?;
         root.up().await.map_err(|end| unfit(&end))?;
         Ok(Self {
             root,
@@ -165,24 +183,37 @@ impl Gateway {
     }
 }
 
-async fn plant(
+/// What the tree grows from.
+struct Seeds {
     places: Arc<Places>,
     store: Store,
+    processes: Processes,
+    chaos: bool,
+}
+
+async fn plant(
+    seeds: Seeds,
     doors: Vec<(Door, Option<ServerTlsConfig>)>,
 ) -> Result<Root, Unstarted> {
     let mut tree = Tree::new(tree::gateway());
-    let ledger = Ledger::new(tree.bind::<Registry>("gateway/registry", Arc::new(store)));
+    tree.bind::<Reaper>("gateway/reaper", seeds.processes.clone());
+    let ledger = tree.bind::<Registry>("gateway/registry", Arc::new(seeds.store));
     let host = Host {
-        places,
+        places: seeds.places,
         directory: Directory::default(),
-        ledger,
+        ledger: Ledger::new(ledger),
+        processes: seeds.processes,
+        lookout: tree.lookout(),
+        chaos: seeds.chaos,
     };
     let sandboxes = tree.dynamic("gateway/sandboxes");
+    let address = tree.address("gateway/roster");
     let roster = tree.bind::<Roster>(
         "gateway/roster",
         roster::Arguments {
             host: host.clone(),
             sandboxes,
+            roster: address,
         },
     );
     tree.bind::<Api>(

@@ -2,8 +2,11 @@
 
 use std::sync::Arc;
 
+use holdfast_actor::Lookout;
+
 use crate::directory::Directory;
 use crate::places::Places;
+use crate::processes::Processes;
 use crate::registry::Ledger;
 
 /// One gateway's surroundings. Cheap to clone.
@@ -12,4 +15,9 @@ pub(crate) struct Host {
     pub(crate) places: Arc<Places>,
     pub(crate) directory: Directory,
     pub(crate) ledger: Ledger,
+    pub(crate) processes: Processes,
+    /// The gateway's own tree.
+    pub(crate) lookout: Lookout,
+    /// Whether an actor may be made to fail, for tests.
+    pub(crate) chaos: bool,
 }

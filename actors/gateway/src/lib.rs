@@ -12,13 +12,17 @@
 mod accept;
 mod api;
 mod clock;
+mod dial;
 mod directory;
 mod gateway;
 mod host;
+mod life;
 mod lock;
+mod logs;
 mod name;
 mod notify;
 mod places;
+mod processes;
 mod refused;
 mod registry;
 mod roster;

@@ -10,7 +10,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Refusal, Reply};
+use holdfast_actor::{Actor, Address, Child, Dynamic, Fault, Me, Refusal, Reply};
 use holdfast_observability::Decision;
 use holdfast_wire::v1;
 use tokio::sync::watch;
@@ -19,9 +19,10 @@ use crate::directory::{Entry, Posted};
 use crate::host::Host;
 use crate::refused::Refused;
 use crate::registry::row::{Revision, Row};
+use crate::sandbox::ground::Ground;
 use crate::sandbox::{self, Sandbox};
 use crate::tree::MOST_SANDBOXES;
-use crate::{clock, places};
+use crate::{clock, dial, places};
 
 /// What the roster can be told.
 pub(crate) enum Message {
@@ -36,6 +37,8 @@ pub(crate) enum Message {
 pub(crate) struct Arguments {
     pub(crate) host: Host,
     pub(crate) sandboxes: Dynamic,
+    /// Its own.
+    pub(crate) roster: Address<Message>,
 }
 
 pub(crate) struct Roster;
@@ -47,15 +50,17 @@ impl Actor for Roster {
 
     async fn start(_: &Me<Message>, arguments: Arguments) -> Result<Arguments, Fault> {
         let host = &arguments.host;
-        // Whoever stood here before this life fell with the supervisor of all sandboxes.
-        host.directory.clear();
         let rows = host.ledger.rows().await?;
         sweep(host, &rows);
         for row in rows {
-            let name = row.name().to_owned();
-            if let Err(refusal) = arguments.add(&row).await {
-                tracing::error!(sandbox = name, %refusal, "bring back a sandbox");
-                return Err(Fault::failed(format!("bring back {name}: {refusal}")));
+            match arguments.add(&row).await {
+                Ok(_) => {}
+                // Only this roster fell, and not the sandboxes before it: this one is still there.
+                Err(Refusal::Duplicate) if host.directory.has(row.name()) => {}
+                Err(refusal) => {
+                    let name = row.name();
+                    return Err(Fault::failed(format!("bring back {name}: {refusal}")));
+                }
             }
         }
         Ok(arguments)
@@ -133,7 +138,9 @@ impl Arguments {
             host: self.host.clone(),
             id: row.id.clone(),
             posted: Arc::clone(&posted),
+            roster: self.roster.clone(),
         };
+        let socket = Ground(self.host.places.sandbox_runtime(&row.id)).keeper_socket();
         let child = Child::transient(&row.id).ping(sandbox::PING);
         let address = self.sandboxes.add::<Sandbox>(child, arguments).await?;
         let entry = Entry {
@@ -141,6 +148,8 @@ impl Arguments {
             name: row.name().to_owned(),
             address,
             posted,
+            control: dial::lazily(socket.clone()),
+            socket,
         };
         self.host.directory.insert(entry.clone());
         Ok(entry)
@@ -162,6 +171,11 @@ fn fresh(request: v1::CreateRequest) -> Row {
 
 /// Removes what a crash has left of sandboxes that are not in the registry.
 fn sweep(host: &Host, rows: &[Row]) {
+    for entry in host.directory.all() {
+        if !rows.iter().any(|row| row.id == entry.id) {
+            host.directory.remove(&entry.id);
+        }
+    }
     for (id, path) in host.places.sandboxes() {
         if rows.iter().any(|row| row.id == id) {
             continue;

@@ -1,27 +1,51 @@
-//! One sandbox, as the gateway sees it.
+//! One sandbox, as the gateway sees it: hears of its processes, asks its [`Life`] what follows, and obeys.
+//!
+//! ```text
+//! api · uplink · deaths · time ──▶ Life ──▶ the registry, when something durable changed ──▶ the commands ──▶ the status
+//! ```
+//!
+//! What the registry does not know is never acted on: the row is on disk before a keeper is started. When it cannot be
+//! written, this actor falls, and its next life finds the processes again.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_actor::{Actor, Fault, Me, Reply};
+use holdfast_actor::{Actor, Address, Fault, Me, Moment, Reply, Task};
+use holdfast_kernel::fork::Ended;
+use holdfast_wire::v1;
 use tokio::sync::watch;
 
 use crate::directory::Posted;
 use crate::host::Host;
+use crate::life::{Ask, Denied, Event, Life, Stage};
+use crate::processes::Watched;
 use crate::refused::Refused;
-use crate::registry::row::Row;
-use crate::standing;
+use crate::registry::row::{Process, Revision, Row};
+use crate::roster;
+use crate::standing::{self, Known};
+use crate::{clock, life};
+use ground::Ground;
+
+mod adopt;
+pub(crate) mod ground;
+mod obey;
 
 /// What a sandbox can be told.
 pub(crate) enum Message {
-    /// Leave nothing of it. The answer comes when that is so.
-    Delete {
-        /// Even if it runs.
-        force: bool,
-        /// Where the answer goes.
-        reply: Reply<Result<(), Refused>>,
-    },
+    /// Somebody wants something. The answer comes when it is so.
+    Ask(Ask, Reply<Result<(), Refused>>),
+    /// A keeper says how it stands. The answer is until when that holds.
+    Report(Box<v1::Report>, Option<u32>, Reply<Result<i64, Refused>>),
+    /// Want this policy from now on. The answer is its number, and whether a keeper is there to put it in force.
+    Revise(Revision, Reply<Result<(u64, bool), Refused>>),
+    /// A policy was not put in force: the one before is wanted again.
+    Revert(u64, u64),
+    /// The keeper's process has ended.
+    KeeperEnded(u32, Option<Ended>),
+    /// The boundary's process has ended.
+    BoundaryEnded(u32),
+    /// Time has passed.
+    Woke,
 }
 
 /// What it is born with.
@@ -30,11 +54,31 @@ pub(crate) struct Arguments {
     pub(crate) host: Host,
     pub(crate) id: String,
     pub(crate) posted: Arc<watch::Sender<Posted>>,
+    pub(crate) roster: Address<roster::Message>,
 }
 
 pub(crate) struct State {
     arguments: Arguments,
+    ground: Ground,
     row: Row,
+    /// What is on disk.
+    stored: Row,
+    life: Life,
+    /// What this generation's keepers said last.
+    last: Option<v1::Status>,
+    keeper: Option<Watched>,
+    boundary: Option<Watched>,
+    /// What the life wants done.
+    commands: Vec<life::Command>,
+    waiting: Vec<Waiting>,
+    timer: Option<(Moment, Task)>,
+}
+
+/// Somebody who waits for what was asked.
+struct Waiting {
+    /// It has to be removed; otherwise, no longer on its way out.
+    removed: bool,
+    reply: Reply<Result<(), Refused>>,
 }
 
 pub(crate) struct Sandbox;
@@ -44,31 +88,274 @@ impl Actor for Sandbox {
     type Arguments = Arguments;
     type State = State;
 
-    async fn start(_: &Me<Message>, arguments: Arguments) -> Result<State, Fault> {
+    async fn start(me: &Me<Message>, arguments: Arguments) -> Result<State, Fault> {
         let row = arguments.host.ledger.row(&arguments.id).await?;
-        let row = row.ok_or_else(|| Fault::last("find the sandbox in the registry"))?;
-        let status = Arc::new(standing::status(&row, None));
-        arguments.posted.send_replace(Posted {
-            status,
-            gone: false,
-        });
-        Ok(State { arguments, row })
+        let Some(row) = row else {
+            // The life before this one fell when all of it was removed but its place.
+            arguments.host.directory.remove(&arguments.id);
+            let _ = arguments.roster.send(roster::Message::Gone(arguments.id));
+            return Err(Fault::failed(
+                "find the sandbox in the registry: it is deleted",
+            ));
+        };
+        let state = adopt::adopt(me, arguments, row);
+        state.publish(me.now());
+        // What follows is done as the first message, so that nobody waits for it.
+        me.after(Duration::ZERO, Message::Woke);
+        state.watch_keeper(me);
+        state.watch_boundary(me);
+        Ok(state)
     }
 
-    async fn handle(_: &Me<Message>, message: Message, state: &mut State) -> Result<(), Fault> {
+    async fn handle(me: &Me<Message>, message: Message, state: &mut State) -> Result<(), Fault> {
+        let now = me.now();
         match message {
-            Message::Delete { reply, .. } => {
-                let host = &state.arguments.host;
-                let _ = fs::remove_dir_all(host.places.sandbox_state(&state.row.id));
-                let _ = fs::remove_dir_all(host.places.sandbox_runtime(&state.row.id));
-                host.ledger.remove(&state.row.id).await?;
-                host.directory.remove(&state.row.id);
-                reply.send(Ok(()));
+            Message::Ask(ask, reply) => state.asked(ask, reply, now),
+            Message::Report(report, pid, reply) => reply.send(state.reported(me, *report, pid)),
+            Message::Revise(revision, reply) => return state.revise(revision, reply, now).await,
+            Message::Revert(from, to) if state.row.policy == from => state.row.policy = to,
+            Message::Revert(..) => {}
+            Message::KeeperEnded(pid, ended) => state.keeper_ended(pid, ended, now),
+            Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
+            Message::Woke => {
+                state.timer = None;
+                state.step(Event::Woke, now);
             }
         }
+        state.settle(me).await
+    }
+}
+
+impl State {
+    fn step(&mut self, event: Event, now: Moment) {
+        let commands = self.life.step(event, now);
+        self.commands.extend(commands);
+    }
+
+    fn asked(&mut self, ask: Ask, reply: Reply<Result<(), Refused>>, now: Moment) {
+        let name = self.row.name().to_owned();
+        if self.waiting.len() >= MOST_WAITING {
+            return reply.send(Err(Refused::Busy(name)));
+        }
+        match self.life.ask(ask, now) {
+            Ok(commands) => {
+                self.commands.extend(commands);
+                let removed = matches!(ask, Ask::Delete { .. });
+                self.waiting.push(Waiting { removed, reply });
+            }
+            Err(Denied::StillRunning) => reply.send(Err(Refused::StillRunning(name))),
+            Err(Denied::Deleting) => reply.send(Err(Refused::Deleting(name))),
+        }
+    }
+
+    fn reported(
+        &mut self,
+        me: &Me<Message>,
+        report: v1::Report,
+        pid: Option<u32>,
+    ) -> Result<i64, Refused> {
+        let fenced = |why| Refused::Fenced {
+            id: self.row.id.clone(),
+            why,
+        };
+        if (report.generation, report.epoch) != (self.life.generation, self.life.epoch) {
+            return Err(fenced("another keeper has taken its place"));
+        }
+        match (&self.keeper, pid) {
+            (Some(keeper), Some(pid)) if keeper.pid() != pid => {
+                return Err(fenced("it comes from another process than the keeper's"));
+            }
+            (None, Some(pid)) => {
+                self.keeper = self.arguments.host.processes.of_pid(pid);
+                self.watch_keeper(me);
+            }
+            (Some(_) | None, _) => {}
+        }
+        let status = report.status.unwrap_or_default();
+        let boundary = status.pids.get("boundary").copied().unwrap_or_default();
+        if boundary != 0 && self.boundary.as_ref().map(Watched::pid) != Some(boundary) {
+            self.boundary = self.arguments.host.processes.of_pid(boundary);
+            self.watch_boundary(me);
+        }
+        self.last = Some(status);
+        self.step(Event::Reported, me.now());
+        let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
+        Ok(clock::wall_ms().saturating_add(lease))
+    }
+
+    fn keeper_ended(&mut self, pid: u32, ended: Option<Ended>, now: Moment) {
+        if self.keeper.as_ref().map(Watched::pid) != Some(pid) {
+            return;
+        }
+        self.keeper = None;
+        if self.boundary.is_none() {
+            self.boundary = self.find_boundary(Some(pid));
+        }
+        let end = self.ground.end(ended, self.boundary.is_some());
+        if let Some(last) = self.ground.last() {
+            self.row.main.clone_from(&last.main);
+            self.last = Some(last);
+        }
+        tracing::info!(sandbox = self.row.name(), pid, ?end, "the keeper ended");
+        self.step(Event::KeeperFell(end), now);
+    }
+
+    fn boundary_ended(&mut self, pid: u32, now: Moment) {
+        if self.boundary.as_ref().map(Watched::pid) == Some(pid) {
+            self.boundary = None;
+            tracing::info!(sandbox = self.row.name(), pid, "the boundary ended");
+            self.step(Event::BoundaryFell, now);
+        }
+    }
+
+    async fn revise(
+        &mut self,
+        revision: Revision,
+        reply: Reply<Result<(u64, bool), Refused>>,
+        now: Moment,
+    ) -> Result<(), Fault> {
+        let row = Row {
+            policy: self.row.policy + 1,
+            ..self.row.clone()
+        };
+        match self.arguments.host.ledger.put(&row, Some(revision)).await {
+            Ok(()) => {
+                self.stored.clone_from(&row);
+                self.row = row;
+                self.publish(now);
+                let serves = matches!(self.life.stage, Stage::Up { .. } | Stage::Silent { .. });
+                reply.send(Ok((self.row.policy, serves)));
+            }
+            Err(why) => reply.send(Err(Refused::Registry {
+                what: "keep a policy",
+                why,
+            })),
+        }
         Ok(())
+    }
+
+    /// Writes down what changed, does what follows, and tells everybody.
+    async fn settle(&mut self, me: &Me<Message>) -> Result<(), Fault> {
+        loop {
+            self.persist().await?;
+            if self.commands.is_empty() {
+                break;
+            }
+            // What one command leads to comes after those beside it.
+            for command in std::mem::take(&mut self.commands) {
+                self.obey(me, command).await?;
+            }
+        }
+        let now = me.now();
+        self.publish(now);
+        self.answer();
+        self.arm(me, now);
+        Ok(())
+    }
+
+    async fn persist(&mut self) -> Result<(), Fault> {
+        self.row = self.durable();
+        if self.row != self.stored {
+            self.arguments.host.ledger.put(&self.row, None).await?;
+            self.stored.clone_from(&self.row);
+        }
+        Ok(())
+    }
+
+    /// Tells everybody how it stands.
+    fn publish(&self, now: Moment) {
+        let posted = &self.arguments.posted;
+        let before = Arc::clone(&posted.borrow().status);
+        let status = Known {
+            row: &self.row,
+            life: &self.life,
+            last: self.last.as_ref(),
+            before: &before,
+            now,
+            wall_ms: clock::wall_ms(),
+        }
+        .status();
+        let tell = standing::differs(&before, &status);
+        if before.phase != status.phase || before.reason != status.reason {
+            let phase = standing::name(status.phase());
+            tracing::info!(
+                sandbox = status.name,
+                phase,
+                reason = status.reason,
+                "{}",
+                status.message
+            );
+        }
+        posted.send_if_modified(|posted| {
+            posted.status = Arc::new(status);
+            tell
+        });
+    }
+
+    fn answer(&mut self) {
+        let leaving = matches!(
+            self.life.stage,
+            Stage::Ending { .. } | Stage::Deleting { .. }
+        );
+        if leaving {
+            return;
+        }
+        let (removal, done): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting)
+            .into_iter()
+            .partition(|waiting| waiting.removed);
+        self.waiting = removal;
+        for waiting in done {
+            waiting.reply.send(Ok(()));
+        }
+    }
+
+    fn arm(&mut self, me: &Me<Message>, now: Moment) {
+        let Some(at) = self.life.deadline() else {
+            self.timer = None;
+            return;
+        };
+        // One that comes too early asks again.
+        let early = self
+            .timer
+            .as_ref()
+            .is_some_and(|(armed, task)| *armed <= at && !task.is_over());
+        if !early {
+            if let Some((_, task)) = self.timer.take() {
+                task.cancel();
+            }
+            self.timer = Some((at, me.after(at - now, Message::Woke)));
+        }
+    }
+
+    fn watch_keeper(&self, me: &Me<Message>) {
+        if let Some(keeper) = self.keeper.clone() {
+            let this = me.clone();
+            me.spawn(async move {
+                let ended = keeper.ended().await;
+                this.after(Duration::ZERO, Message::KeeperEnded(keeper.pid(), ended));
+                Ok(())
+            });
+        }
+    }
+
+    fn watch_boundary(&self, me: &Me<Message>) {
+        if let Some(boundary) = self.boundary.clone() {
+            let this = me.clone();
+            me.spawn(async move {
+                boundary.ended().await;
+                this.after(Duration::ZERO, Message::BoundaryEnded(boundary.pid()));
+                Ok(())
+            });
+        }
+    }
+
+    fn process(watched: Option<&Watched>) -> Option<Process> {
+        watched.map(|watched| watched.process().clone())
     }
 }
 
 /// How soon one that is stuck is found. A disk may be slow.
 pub(crate) const PING: Duration = Duration::from_mins(1);
+
+/// So many may wait for the same sandbox.
+const MOST_WAITING: usize = 64;

@@ -1,25 +1,349 @@
 //! How a sandbox stands: what its keeper last said, and what the gateway knows better. The one evaluation behind every
 //! surface.
 
+use std::time::Duration;
+
+use holdfast_actor::Moment;
 use holdfast_wire::v1;
 
+use crate::life::{ASKED, After, Life, Stage, Why};
 use crate::registry::row::Row;
 
-/// The status for all surfaces.
-pub(crate) fn status(row: &Row, last: Option<&v1::Status>) -> v1::Status {
-    let mut status = last.cloned().unwrap_or_default();
-    let request = row.request();
-    status.name = request.name;
-    status.id.clone_from(&row.id);
-    status.generation = row.generation;
-    status.labels = request.labels;
-    status.created_ms = row.created_ms;
-    if last.is_none() {
-        status.phase = v1::Phase::Pending.into();
-        status.reason = "Created".to_owned();
-        status.message = "it has not started yet".to_owned();
-        status.since_ms = row.since_ms;
+/// What a status is made of.
+#[derive(Debug)]
+pub(crate) struct Known<'a> {
+    pub(crate) row: &'a Row,
+    pub(crate) life: &'a Life,
+    /// What the keepers of this generation said last.
+    pub(crate) last: Option<&'a v1::Status>,
+    /// The status before this one.
+    pub(crate) before: &'a v1::Status,
+    pub(crate) now: Moment,
+    pub(crate) wall_ms: i64,
+}
+
+impl Known<'_> {
+    /// The status for all surfaces.
+    pub(crate) fn status(&self) -> v1::Status {
+        let (row, life) = (self.row, self.life);
+        let mut status = self.last.cloned().unwrap_or_default();
+        match &life.stage {
+            Stage::Up { until } => {
+                status.lease_expires_ms = self.wall(*until);
+            }
+            Stage::Pending { .. }
+            | Stage::Starting { .. }
+            | Stage::Silent { .. }
+            | Stage::KeeperDown { .. }
+            | Stage::Ending { .. }
+            | Stage::Stopped { .. }
+            | Stage::Failed { .. }
+            | Stage::Deleting { .. } => self.overrule(&mut status),
+        }
+        let request = row.request.as_ref();
+        request
+            .map_or("", |request| &request.name)
+            .clone_into(&mut status.name);
+        status.labels = request
+            .map(|request| request.labels.clone())
+            .unwrap_or_default();
+        status.id.clone_from(&row.id);
+        status.generation = life.generation;
+        status.created_ms = row.created_ms;
         env!("CARGO_PKG_VERSION").clone_into(&mut status.version);
+        for (actor, count) in [("keeper", life.keepers), ("sandbox", life.restarts)] {
+            if count > 0 {
+                status.restarts.insert(actor.to_owned(), count);
+            }
+        }
+        if status.main.is_none() {
+            status.main.clone_from(&row.main);
+        }
+        let policy = status.policy.get_or_insert_default();
+        policy.desired = row.policy;
+        let before = self.before;
+        let same = (before.phase, &before.reason) == (status.phase, &status.reason);
+        if same && before.since_ms != 0 {
+            status.since_ms = before.since_ms;
+        } else if status.since_ms == 0 || !matches!(life.stage, Stage::Up { .. }) {
+            status.since_ms = self.wall_ms;
+        }
+        status
+    }
+
+    /// The keeper has no say, or none any more.
+    fn overrule(&self, status: &mut v1::Status) {
+        let (phase, why) = self.phase();
+        status.phase = phase.into();
+        status.lease_expires_ms = 0;
+        status.since_ms = 0;
+        for kind in CONDITIONS {
+            if !status.conditions.iter().any(|known| known.r#type() == kind) {
+                status.conditions.push(v1::Condition {
+                    r#type: kind.into(),
+                    ..v1::Condition::default()
+                });
+            }
+        }
+        for condition in &mut status.conditions {
+            if condition.status() != v1::Truth::Unknown || condition.reason != why.reason {
+                condition.since_ms = self.wall_ms;
+            }
+            condition.status = v1::Truth::Unknown.into();
+            condition.reason.clone_from(&why.reason);
+            condition.message.clone_from(&why.message);
+        }
+        let alive = self.life.alive();
+        if !alive.keeper {
+            status.pids.remove("keeper");
+            status.descriptors.remove("keeper");
+        }
+        if !alive.boundary {
+            status.pids.remove("boundary");
+            status.descriptors.remove("boundary");
+        }
+        if let Some(link) = &mut status.link {
+            link.connected = false;
+        }
+        status.reason = why.reason;
+        status.message = why.message;
+    }
+
+    fn phase(&self) -> (v1::Phase, Why) {
+        let life = self.life;
+        match &life.stage {
+            Stage::Pending { why, at } => {
+                (v1::Phase::Pending, self.later(why, *at, "it starts again"))
+            }
+            Stage::Starting { .. } if life.epoch > 1 => (
+                v1::Phase::Degraded,
+                Why::new(
+                    "KeeperRestarting",
+                    "a new keeper takes the sandbox over; the workload goes on",
+                ),
+            ),
+            Stage::Starting { .. } | Stage::Up { .. } => (
+                v1::Phase::Pending,
+                Why::new("Starting", "the keeper builds the fence"),
+            ),
+            Stage::Silent { .. } => (
+                v1::Phase::Degraded,
+                Why::new(
+                    "KeeperSilent",
+                    "the keeper has not reported in time; if that goes on, it is replaced",
+                ),
+            ),
+            Stage::KeeperDown { why, at } => (
+                v1::Phase::Degraded,
+                self.later(
+                    why,
+                    *at,
+                    "the workload goes on, and the next keeper takes over",
+                ),
+            ),
+            Stage::Ending { after, .. } => self.ending(after),
+            Stage::Stopped { why } => (v1::Phase::Stopped, why.clone()),
+            Stage::Failed { why } => (v1::Phase::Failed, why.clone()),
+            Stage::Deleting { .. } => deleting(),
+        }
+    }
+
+    fn ending(&self, after: &After) -> (v1::Phase, Why) {
+        match after {
+            After::Stop(why) if why.reason == ASKED => (
+                v1::Phase::Degraded,
+                Why::new("Stopping", "it is being stopped on request"),
+            ),
+            After::Stop(why) => (v1::Phase::Stopped, why.clone()),
+            After::Fail(why) => (v1::Phase::Failed, why.clone()),
+            After::Begin { at, why } => {
+                (v1::Phase::Pending, self.later(why, *at, "it starts again"))
+            }
+            After::Delete => deleting(),
+        }
+    }
+
+    /// A reason, and what follows when.
+    fn later(&self, why: &Why, at: Moment, what: &str) -> Why {
+        if at <= self.now {
+            return why.clone();
+        }
+        let seconds = (at - self.now).as_secs_f64();
+        Why::new(
+            &why.reason,
+            format!("{}; {what} in {seconds:.1} s", why.message),
+        )
+    }
+
+    fn wall(&self, at: Moment) -> i64 {
+        let left: Duration = at - self.now;
+        self.wall_ms
+            .saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// Whether somebody who watches wants to hear of it: everything but what changes all the time.
+pub(crate) fn differs(one: &v1::Status, other: &v1::Status) -> bool {
+    still(one) != still(other)
+}
+
+fn still(status: &v1::Status) -> v1::Status {
+    let mut status = v1::Status {
+        lease_expires_ms: 0,
+        canary: None,
+        egress: None,
+        broker: None,
+        descriptors: std::collections::HashMap::new(),
+        ..status.clone()
+    };
+    for condition in &mut status.conditions {
+        condition.observed_ms = 0;
     }
     status
+}
+
+/// The name of a phase, as users know it.
+pub(crate) fn name(phase: v1::Phase) -> &'static str {
+    match phase {
+        v1::Phase::Unspecified | v1::Phase::Pending => "Pending",
+        v1::Phase::Ready => "Ready",
+        v1::Phase::Degraded => "Degraded",
+        v1::Phase::Failed => "Failed",
+        v1::Phase::Stopped => "Stopped",
+        v1::Phase::Deleting => "Deleting",
+    }
+}
+
+fn deleting() -> (v1::Phase, Why) {
+    (
+        v1::Phase::Deleting,
+        Why::new("Deleting", "it is being deleted"),
+    )
+}
+
+/// In the order in which they are told.
+pub(crate) const CONDITIONS: [v1::ConditionType; 8] = [
+    v1::ConditionType::ConfinementVerified,
+    v1::ConditionType::BoundaryLinked,
+    v1::ConditionType::BrokerServing,
+    v1::ConditionType::ResolverServing,
+    v1::ConditionType::ProxyServing,
+    v1::ConditionType::ExecAdmitting,
+    v1::ConditionType::DescriptorsAvailable,
+    v1::ConditionType::PolicyCurrent,
+];
+
+#[cfg(test)]
+mod tests {
+    use holdfast_actor::Seed;
+
+    use super::*;
+    use crate::life::{Event, Restart};
+
+    fn known<T>(life: &Life, last: Option<&v1::Status>, judge: impl Fn(v1::Status) -> T) -> T {
+        let (row, before) = (Row::default(), v1::Status::default());
+        judge(
+            Known {
+                row: &row,
+                life,
+                last,
+                before: &before,
+                now: Moment::ORIGIN,
+                wall_ms: 1_000,
+            }
+            .status(),
+        )
+    }
+
+    fn ready() -> v1::Status {
+        v1::Status {
+            phase: v1::Phase::Ready.into(),
+            since_ms: 500,
+            conditions: CONDITIONS
+                .map(|kind| v1::Condition {
+                    r#type: kind.into(),
+                    status: v1::Truth::True.into(),
+                    ..v1::Condition::default()
+                })
+                .into(),
+            ..v1::Status::default()
+        }
+    }
+
+    /// SV-01: a dead publisher leaves no Ready behind.
+    #[test]
+    fn a_lapsed_lease_is_degraded_whatever_the_keeper_said_last() {
+        let now = Moment::ORIGIN;
+        let mut life = Life::new(Restart::Never, Seed::new(1), now);
+        life.step(Event::Woke, now);
+        life.step(Event::Reported, now);
+        let last = ready();
+        let told = known(&life, Some(&last), |status| status);
+        assert_eq!((told.phase(), told.since_ms), (v1::Phase::Ready, 500));
+
+        life.step(Event::Woke, now + holdfast_wire::LEASE);
+
+        let told = known(&life, Some(&last), |status| status);
+        assert_eq!(
+            (told.phase(), &*told.reason),
+            (v1::Phase::Degraded, "KeeperSilent")
+        );
+        assert!(!told.message.is_empty());
+        assert!(
+            told.conditions
+                .iter()
+                .all(|known| known.status() == v1::Truth::Unknown)
+        );
+    }
+
+    #[test]
+    fn every_phase_but_ready_has_a_sentence() {
+        let now = Moment::ORIGIN;
+        let life = Life::new(Restart::Never, Seed::new(1), now);
+        let why = || Why::new("X", "because");
+        for stage in [
+            Stage::Pending {
+                at: now,
+                why: why(),
+            },
+            Stage::Starting { until: now },
+            Stage::Silent { until: now },
+            Stage::KeeperDown {
+                at: now,
+                why: why(),
+            },
+            Stage::Ending {
+                until: now,
+                after: After::Delete,
+            },
+            Stage::Stopped { why: why() },
+            Stage::Failed { why: why() },
+            Stage::Deleting { at: now },
+        ] {
+            let life = Life {
+                stage,
+                ..life.clone()
+            };
+            known(&life, None, |told| {
+                assert!(
+                    !told.reason.is_empty() && !told.message.is_empty(),
+                    "{told:?}"
+                );
+                assert_eq!(told.conditions.len(), 8);
+            });
+        }
+    }
+
+    #[test]
+    fn what_changes_all_the_time_wakes_nobody() {
+        let one = ready();
+        let mut other = v1::Status {
+            lease_expires_ms: 77,
+            ..ready()
+        };
+        assert!(!differs(&one, &other));
+
+        other.reason = "CanaryFailed".to_owned();
+        assert!(differs(&one, &other));
+    }
 }

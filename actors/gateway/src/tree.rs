@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! gateway        RestForOne, 3 in 60s
+//!   reaper       Permanent
 //!   registry     Permanent
 //!   sandboxes    Dynamic, at most 1024, unlimited
 //!   roster       Permanent
@@ -14,16 +15,64 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Child, Strategy, Supervisor};
+use holdfast_actor::{Child, Clock, Strategy, Supervisor, View};
+use holdfast_wire::v1;
+
+use crate::clock;
 
 /// The tree of a gateway.
 pub(crate) fn gateway() -> Supervisor {
     Supervisor::new("gateway", Strategy::RestForOne)
         .intensity(3, Duration::from_mins(1))
+        .child(Child::permanent("reaper"))
         .child(Child::permanent("registry").ping(SLOW_DISK))
         .supervisor(Supervisor::dynamic("sandboxes", MOST_SANDBOXES).unlimited())
         .child(Child::permanent("roster").ping(SLOW_DISK).start(SLOW_DISK))
         .child(Child::permanent("api"))
+}
+
+/// The tree as it stands, for those who ask.
+pub(crate) fn told(views: &[View]) -> v1::Tree {
+    let now = Clock::tokio().now();
+    let rows = views.iter().map(|view| v1::TreeRow {
+        path: view.path.to_string(),
+        strategy: strategy(view.path.as_str()).to_owned(),
+        state: state(view.state).to_owned(),
+        restarts: view.restarts.into(),
+        last_reason: view
+            .last
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        next_ms: view.next.map_or(0, |at| {
+            clock::wall_ms()
+                .saturating_add(i64::try_from((at - now).as_millis()).unwrap_or(i64::MAX))
+        }),
+    });
+    v1::Tree {
+        process: "gateway".to_owned(),
+        rows: rows.collect(),
+    }
+}
+
+/// Empty for an actor.
+fn strategy(path: &str) -> &'static str {
+    match path {
+        "gateway" => "RestForOne",
+        "gateway/sandboxes" => "Dynamic",
+        _ => "",
+    }
+}
+
+fn state(word: &str) -> &'static str {
+    match word {
+        "up" => "Running",
+        "starting" => "Starting",
+        "waiting" => "Waiting",
+        "stopping" | "killing" => "Stopping",
+        "lost" => "GivenUp",
+        _ => "Stopped",
+    }
 }
 
 /// More sandboxes are not made.

@@ -43,6 +43,9 @@ pub(crate) struct Arguments {
     /// Authority of the clients that may come over TCP (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     tls_client_ca: Option<PathBuf>,
+    /// Let tests make actors fail (`holdfast-chaos`); never where work is done
+    #[arg(long, hide = true)]
+    chaos: bool,
     /// Log to stderr from this level on: off, error, warn, info, debug, trace
     #[arg(
         long,
@@ -188,6 +191,8 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
         sockets: listen.iter().filter_map(unix).collect(),
         addresses: listen.iter().filter_map(tcp).collect(),
         tls,
+        environment: config.environment.clone(),
+        chaos: arguments.chaos,
     })
 }
 

@@ -3,20 +3,26 @@
 use std::pin::Pin;
 use std::time::Duration;
 
+use futures_util::stream::unfold;
 use futures_util::{Stream, StreamExt as _};
-use holdfast_actor::{Address, Reply, Unanswered};
-use holdfast_policy::Policy;
+use holdfast_actor::{Address, Blow, Reply, Unanswered};
+use holdfast_observability::Decision;
 use holdfast_wire::handshake::VERSION;
-use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_server::Gateway;
+use holdfast_wire::v1::keeper_client::KeeperClient;
+use holdfast_wire::{problem, v1};
 use tokio::sync::watch;
-use tonic::{Request, Response, Status, Streaming};
+use tonic::transport::Channel;
+use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::watched;
+use super::{check, serving, session, watched};
 use crate::directory::Entry;
 use crate::host::Host;
+use crate::life::Ask;
+use crate::logs::{self, Logs, Unknown, Wanted};
 use crate::refused::Refused;
-use crate::{name, roster, sandbox};
+use crate::registry::row::Revision;
+use crate::{roster, sandbox, tree};
 
 pub(super) struct Service {
     pub(super) host: Host,
@@ -33,7 +39,7 @@ impl Gateway for Service {
         request: Request<v1::CreateRequest>,
     ) -> Result<Response<v1::Status>, Status> {
         let request = request.into_inner();
-        check(&request)?;
+        check::create(&request)?;
         let named = request.name.clone();
         let create = |reply| roster::Message::Create(Box::new(request), reply);
         let made = self.roster.ask(create, PATIENCE).await;
@@ -80,16 +86,32 @@ impl Gateway for Service {
         Ok(Response::new(Box::pin(self.until_closing(told))))
     }
 
-    async fn stop(&self, _: Request<v1::StopRequest>) -> Result<Response<v1::Status>, Status> {
-        Err(missing())
+    async fn stop(
+        &self,
+        request: Request<v1::StopRequest>,
+    ) -> Result<Response<v1::Status>, Status> {
+        let v1::StopRequest { sandbox, grace_ms } = request.into_inner();
+        let grace = grace(grace_ms);
+        self.want(&sandbox, Ask::Stop { grace }, grace + ENDING)
+            .await
     }
 
-    async fn start(&self, _: Request<v1::SandboxRequest>) -> Result<Response<v1::Status>, Status> {
-        Err(missing())
+    async fn start(
+        &self,
+        request: Request<v1::SandboxRequest>,
+    ) -> Result<Response<v1::Status>, Status> {
+        self.want(&request.into_inner().sandbox, Ask::Start, ENDING)
+            .await
     }
 
-    async fn restart(&self, _: Request<v1::StopRequest>) -> Result<Response<v1::Status>, Status> {
-        Err(missing())
+    async fn restart(
+        &self,
+        request: Request<v1::StopRequest>,
+    ) -> Result<Response<v1::Status>, Status> {
+        let v1::StopRequest { sandbox, grace_ms } = request.into_inner();
+        let grace = grace(grace_ms);
+        self.want(&sandbox, Ask::Restart { grace }, grace + ENDING)
+            .await
     }
 
     async fn delete(
@@ -98,10 +120,8 @@ impl Gateway for Service {
     ) -> Result<Response<v1::Nothing>, Status> {
         let v1::DeleteRequest { sandbox, force } = request.into_inner();
         let entry = self.host.directory.find(&sandbox)?;
-        let delete = |reply| sandbox::Message::Delete { force, reply };
+        let delete = |reply| sandbox::Message::Ask(Ask::Delete { force }, reply);
         ask(&entry, delete, ENDING).await??;
-        // Its actor and its name go; one that is gone already is what we want.
-        let _ = self.roster.send(roster::Message::Gone(entry.id));
         Ok(Response::new(v1::Nothing {}))
     }
 
@@ -109,58 +129,198 @@ impl Gateway for Service {
 
     async fn session(
         &self,
-        _: Request<Streaming<v1::SessionInput>>,
+        request: Request<Streaming<v1::SessionInput>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        Err(missing())
+        let outputs = session::pass(&self.host.directory, request).await?;
+        Ok(Response::new(outputs))
     }
 
     async fn sessions(
         &self,
-        _: Request<v1::SandboxRequest>,
+        request: Request<v1::SandboxRequest>,
     ) -> Result<Response<v1::SessionList>, Status> {
-        Err(missing())
+        let (entry, mut keeper) = self.keeper(&request.get_ref().sandbox)?;
+        let answer = keeper.sessions(v1::Nothing {}).await;
+        answer.map_err(|status| relayed(&entry, status))
     }
 
-    async fn kill(&self, _: Request<v1::KillRequest>) -> Result<Response<v1::Nothing>, Status> {
-        Err(missing())
+    async fn kill(
+        &self,
+        request: Request<v1::KillRequest>,
+    ) -> Result<Response<v1::Nothing>, Status> {
+        let request = request.into_inner();
+        let (entry, mut keeper) = self.keeper(&request.sandbox)?;
+        let answer = keeper.kill(request).await;
+        answer.map_err(|status| relayed(&entry, status))
     }
 
     async fn trees(
         &self,
-        _: Request<v1::SandboxRequest>,
+        request: Request<v1::SandboxRequest>,
     ) -> Result<Response<v1::TreeList>, Status> {
-        Err(missing())
+        let name = request.into_inner().sandbox;
+        let mut trees = vec![tree::told(&self.host.lookout.view().await)];
+        if !name.is_empty() {
+            // A sandbox that does not run has no trees of its own; the gateway's says what becomes of it.
+            let entry = self.host.directory.find(&name)?;
+            if serving(&entry).is_ok() {
+                let (_, mut keeper) = self.keeper(&name)?;
+                if let Ok(told) = keeper.trees(v1::Nothing {}).await {
+                    trees.extend(told.into_inner().trees);
+                }
+            }
+        }
+        Ok(Response::new(v1::TreeList { trees }))
     }
 
     type LogsStream = Told<v1::LogLine>;
 
     async fn logs(
         &self,
-        _: Request<v1::LogsRequest>,
+        request: Request<v1::LogsRequest>,
     ) -> Result<Response<Self::LogsStream>, Status> {
-        Err(missing())
+        let request = request.into_inner();
+        let entry = self.host.directory.find(&request.sandbox)?;
+        let wanted = Wanted::of(&request).map_err(|Unknown(why)| Refused::InvalidArgument {
+            what: "read logs",
+            field: "the source or level",
+            why,
+        })?;
+        let directory = self.host.places.sandbox_state(&entry.id);
+        let lines = following(Logs::open(&directory, wanted), entry, request.follow);
+        Ok(Response::new(Box::pin(self.until_closing(lines))))
     }
 
     async fn get_policy(
         &self,
-        _: Request<v1::GetPolicyRequest>,
+        request: Request<v1::GetPolicyRequest>,
     ) -> Result<Response<v1::PolicyRevision>, Status> {
-        Err(missing())
+        let v1::GetPolicyRequest { sandbox, revision } = request.into_inner();
+        let entry = self.host.directory.find(&sandbox)?;
+        let revision = match revision {
+            0 => in_force(&entry),
+            revision => revision,
+        };
+        let found = self.host.ledger.revision(&entry.id, revision).await;
+        let found = found.map_err(|why| Refused::Registry {
+            what: "read a policy",
+            why,
+        })?;
+        let found = found.ok_or(Refused::NoSuchRevision {
+            name: entry.name,
+            revision,
+        })?;
+        Ok(Response::new(v1::PolicyRevision {
+            revision,
+            yaml: found.yaml,
+        }))
     }
 
     async fn set_policy(
         &self,
-        _: Request<v1::SetPolicyRequest>,
+        request: Request<v1::SetPolicyRequest>,
     ) -> Result<Response<v1::PolicyState>, Status> {
-        Err(missing())
+        let request = request.into_inner();
+        let entry = self.host.directory.find(&request.sandbox)?;
+        check::policy(&request.policy_name, &request.yaml)?;
+        let revision = Revision {
+            yaml: request.yaml.clone(),
+            name: request.policy_name,
+        };
+        let before = in_force(&entry);
+        let revise = |reply| sandbox::Message::Revise(revision, reply);
+        let (number, serves) = ask(&entry, revise, PATIENCE).await??;
+        let kept = |error: String| v1::PolicyState {
+            desired: number,
+            enforced: if serves { before } else { 0 },
+            hash: String::new(),
+            error,
+        };
+        if !serves {
+            return Ok(Response::new(kept(String::new())));
+        }
+        let mut keeper = client(&entry);
+        let applied = keeper.apply(v1::PolicyRevision {
+            revision: number,
+            yaml: request.yaml,
+        });
+        match applied.await {
+            Ok(state) => Ok(state),
+            Err(status) if is_own(&status) => {
+                // The keeper has refused it: the one before stays in force, and is what is wanted.
+                let _ = entry.address.send(sandbox::Message::Revert(number, before));
+                Err(status)
+            }
+            // It is on disk: the next keeper puts it in force.
+            Err(status) if request.wait => Err(relayed(&entry, status)),
+            Err(_) => Ok(Response::new(kept(
+                "the keeper is away; it is put in force when it is back".to_owned(),
+            ))),
+        }
     }
 
-    async fn why(&self, _: Request<v1::WhyRequest>) -> Result<Response<v1::WhyReply>, Status> {
-        Err(missing())
+    async fn why(
+        &self,
+        request: Request<v1::WhyRequest>,
+    ) -> Result<Response<v1::WhyReply>, Status> {
+        let asked = request.into_inner().decision;
+        let parsed: Decision = asked.parse().map_err(|_| Refused::InvalidArgument {
+            what: "find a decision",
+            field: "its id",
+            why: "is none: 26 characters of 0-9 and A-Z without I, L, O and U",
+        })?;
+        let id = parsed.to_string();
+        let places = self.host.places.clone();
+        let entries = self.host.directory.all();
+        let wanted = id.clone();
+        let found = tokio::task::spawn_blocking(move || {
+            entries.into_iter().find_map(|entry| {
+                let record = logs::decision(&places.sandbox_state(&entry.id), &wanted)?;
+                Some(v1::WhyReply {
+                    sandbox: entry.name,
+                    record,
+                })
+            })
+        });
+        let found = found.await.map_err(|error| Refused::Host {
+            what: "read the audit".to_owned(),
+            why: error.to_string(),
+        })?;
+        Ok(Response::new(found.ok_or(Refused::NoSuchDecision(id))?))
     }
 
-    async fn strike(&self, _: Request<v1::StrikeRequest>) -> Result<Response<v1::Nothing>, Status> {
-        Err(missing())
+    async fn strike(
+        &self,
+        request: Request<v1::StrikeRequest>,
+    ) -> Result<Response<v1::Nothing>, Status> {
+        let request = request.into_inner();
+        if !self.host.chaos {
+            let message = "strike an actor: this gateway was not started with --chaos";
+            return Err(problem::plain(
+                Code::FailedPrecondition,
+                message,
+                "ChaosNotAllowed",
+            ));
+        }
+        if request.process != "gateway" {
+            let (entry, mut keeper) = self.keeper(&request.sandbox)?;
+            let answer = keeper.strike(request).await;
+            return answer.map_err(|status| relayed(&entry, status));
+        }
+        let blow = match request.blow() {
+            v1::Blow::Hang => Blow::Hang,
+            v1::Blow::Panic | v1::Blow::Unspecified => Blow::Panic,
+        };
+        if self
+            .host
+            .lookout
+            .strike(&request.path.as_str().into(), blow)
+            .await
+        {
+            return Ok(Response::new(v1::Nothing {}));
+        }
+        let message = format!("strike {}: nobody is there", request.path);
+        Err(problem::plain(Code::NotFound, message, "NoSuchActor"))
     }
 
     async fn version(&self, _: Request<v1::Nothing>) -> Result<Response<v1::VersionReply>, Status> {
@@ -183,6 +343,60 @@ impl Service {
             let _ = closing.wait_for(|closing| *closing).await;
         })
     }
+
+    /// Has a sandbox do something, and tells how it stands then.
+    async fn want(
+        &self,
+        sandbox: &str,
+        wanted: Ask,
+        patience: Duration,
+    ) -> Result<Response<v1::Status>, Status> {
+        let entry = self.host.directory.find(sandbox)?;
+        ask(
+            &entry,
+            |reply| sandbox::Message::Ask(wanted, reply),
+            patience,
+        )
+        .await??;
+        Ok(Response::new(entry.status().as_ref().clone()))
+    }
+
+    /// The keeper of a sandbox that runs.
+    fn keeper(&self, sandbox: &str) -> Result<(Entry, KeeperClient<Channel>), Status> {
+        let entry = self.host.directory.find(sandbox)?;
+        serving(&entry)?;
+        let keeper = client(&entry);
+        Ok((entry, keeper))
+    }
+}
+
+/// Lines until there are none, or, for one who follows, until the sandbox is gone.
+fn following(
+    logs: Logs,
+    entry: Entry,
+    follow: bool,
+) -> impl Stream<Item = Result<v1::LogLine, Status>> + Send {
+    let batches = unfold(Some((logs, entry)), move |state| async move {
+        let (mut logs, entry) = state?;
+        loop {
+            let read = tokio::task::spawn_blocking(move || {
+                let lines = logs.next();
+                (logs, lines)
+            });
+            let lines;
+            (logs, lines) = read.await.ok()?;
+            if !lines.is_empty() {
+                return Some((lines, Some((logs, entry))));
+            }
+            if !logs.has_more() {
+                if !follow || entry.posted.borrow().gone {
+                    return None;
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        }
+    });
+    batches.flat_map(|lines| futures_util::stream::iter(lines.into_iter().map(Ok)))
 }
 
 /// Asks a sandbox's actor.
@@ -201,55 +415,56 @@ fn unanswered(name: &str, why: Unanswered) -> Refused {
     }
 }
 
-/// Whether a sandbox can be made of this at all.
-fn check(request: &v1::CreateRequest) -> Result<(), Refused> {
-    let wrong = |field, why| {
-        Err(Refused::InvalidArgument {
-            what: "create a sandbox",
-            field,
-            why,
-        })
-    };
-    name::check(&request.name).map_err(|why| Refused::InvalidName {
-        name: request.name.clone(),
-        why,
-    })?;
-    if request.policy.len() > MOST_POLICY {
-        return wrong("policy", "is larger than 1 MiB");
-    }
-    if !request.policy.is_empty() {
-        policy(&request.policy_name, &request.policy)?;
-    }
-    if !matches!(&*request.on_link_loss, "" | "continue" | "freeze") {
-        return wrong("on_link_loss", "is neither continue nor freeze");
-    }
-    if v1::RestartPolicy::try_from(request.restart).is_err() {
-        return wrong("restart", "is none that this gateway knows");
-    }
-    if request.labels.len() > MOST_LABELS {
-        return wrong("labels", "are more than 64");
-    }
-    let absolute = |path: &[u8]| path.is_empty() || path.starts_with(b"/");
-    if !absolute(&request.rootfs) || !absolute(&request.workdir) || !absolute(&request.directory) {
-        return wrong("directory, workdir or rootfs", "is not absolute");
-    }
-    Ok(())
+/// The one connection to a keeper for everything but sessions.
+fn client(entry: &Entry) -> KeeperClient<Channel> {
+    KeeperClient::new(entry.control.clone())
+        .max_decoding_message_size(holdfast_wire::MOST_BYTES)
+        .max_encoding_message_size(holdfast_wire::MOST_BYTES)
 }
 
-fn policy(name: &str, text: &str) -> Result<Policy, Refused> {
-    let name = if name.is_empty() { "policy" } else { name };
-    Policy::parse(name, text).map_err(Refused::PolicyInvalid)
+/// The revision that counts now.
+fn in_force(entry: &Entry) -> u64 {
+    let status = entry.status();
+    let policy = status.policy.clone().unwrap_or_default();
+    match policy.enforced {
+        0 => policy.desired,
+        enforced => enforced,
+    }
 }
 
-fn missing() -> Status {
-    Status::unimplemented("this gateway does not do that yet")
+/// Whether an error is the keeper's own word, and not the way to it.
+fn is_own(status: &Status) -> bool {
+    problem::of(status).is_some()
+}
+
+fn relayed(entry: &Entry, status: Status) -> Status {
+    if is_own(&status) || status.code() == Code::Unimplemented {
+        return status;
+    }
+    Refused::KeeperLost {
+        name: entry.name.clone(),
+        why: status.message().to_owned(),
+    }
+    .into()
+}
+
+/// Between TERM and KILL.
+fn grace(ms: u64) -> Duration {
+    match ms {
+        0 => GRACE,
+        ms => Duration::from_millis(ms).min(LONGEST_GRACE),
+    }
 }
 
 /// How long a request may take that nothing has to end for.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a deletion may take.
+/// How long an end may take beyond the grace.
 const ENDING: Duration = Duration::from_mins(1);
 
-const MOST_POLICY: usize = 1 << 20;
-const MOST_LABELS: usize = 64;
+/// What a workload has between TERM and KILL when nobody says otherwise.
+const GRACE: Duration = Duration::from_secs(10);
+const LONGEST_GRACE: Duration = Duration::from_hours(1);
+
+/// How often a log that is followed is looked at.
+const LOOK: Duration = Duration::from_millis(150);

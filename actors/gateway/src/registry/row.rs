@@ -47,9 +47,12 @@ pub(crate) struct Row {
     /// The launch token of this generation.
     #[prost(bytes = "vec", tag = "17")]
     pub(crate) token: Vec<u8>,
+    /// Since which start of the host its processes live.
+    #[prost(string, tag = "18")]
+    pub(crate) boot: String,
 }
 
-/// A process, named so that no other one can be taken for it.
+/// A process, named so that no other one of the same start of the host can be taken for it.
 #[derive(Clone, PartialEq, Eq, Hash, prost::Message)]
 pub(crate) struct Process {
     #[prost(uint32, tag = "1")]
@@ -57,9 +60,6 @@ pub(crate) struct Process {
     /// Field 22 of `/proc/PID/stat`.
     #[prost(uint64, tag = "2")]
     pub(crate) start: u64,
-    /// `/proc/sys/kernel/random/boot_id`.
-    #[prost(string, tag = "3")]
-    pub(crate) boot: String,
 }
 
 /// The stage of a life, as far as the next gateway needs it.

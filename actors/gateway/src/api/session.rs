@@ -1,0 +1,179 @@
+//! Passes a session through to its keeper: a connection of its own, so that a client that stalls holds up nobody else.
+//!
+//! ```text
+//! client ── input ──▶ │ gateway │ ── input ──▶ keeper
+//!        ◀─ output ── │         │ ◀─ output ──
+//! ```
+//!
+//! Nothing is stored here: HTTP/2's windows at both sides are all the room there is. An end of the input is passed on as an
+//! end, a cut as a cut. A keeper that goes away in the middle is told with the session and the offset to go on from.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::time::Duration;
+
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use holdfast_wire::v1::keeper_client::KeeperClient;
+use holdfast_wire::v1::session_input::Kind;
+use holdfast_wire::v1::session_output;
+use holdfast_wire::{problem, v1};
+use tokio::time::timeout;
+use tonic::{Code, Request, Status, Streaming};
+
+use super::serving;
+use crate::dial;
+use crate::directory::Directory;
+use crate::refused::Refused;
+
+type Outputs = Pin<Box<dyn Stream<Item = Result<v1::SessionOutput, Status>> + Send + 'static>>;
+
+/// Opens a session as the client's first message asks, and passes everything on.
+pub(super) async fn pass(
+    directory: &Directory,
+    request: Request<Streaming<v1::SessionInput>>,
+) -> Result<Outputs, Status> {
+    let trace = TRACE.map(|key| (key, request.metadata().get(key).cloned()));
+    let mut inputs = request.into_inner();
+    let first = timeout(PATIENCE, inputs.message())
+        .await
+        .map_err(|_| first())??;
+    let first = first.ok_or_else(self::first)?;
+    let entry = directory.find(sandbox(&first)?)?;
+    serving(&entry)?;
+    let lost = |why: String| Refused::KeeperLost {
+        name: entry.name.clone(),
+        why,
+    };
+    let dialled = timeout(PATIENCE, dial::dial(&entry.socket)).await;
+    let channel = dialled
+        .map_err(|_| lost("it does not answer".to_owned()))?
+        .map_err(|error| lost(error.to_string()))?;
+    let mut progress = Progress::new(&entry.name, &first);
+    let mut passed = Request::new(inputs_of(first, inputs));
+    for (key, value) in trace {
+        if let Some(value) = value {
+            passed.metadata_mut().insert(key, value);
+        }
+    }
+    let mut client = KeeperClient::new(channel)
+        .max_decoding_message_size(holdfast_wire::MOST_BYTES)
+        .max_encoding_message_size(holdfast_wire::MOST_BYTES);
+    let outputs = client.session(passed).await;
+    let outputs = outputs
+        .map_err(|status| progress.told(status))?
+        .into_inner();
+    let told = unfold(Some((outputs, progress)), async |state| {
+        let (mut outputs, mut progress) = state?;
+        match outputs.message().await {
+            Ok(Some(output)) => {
+                progress.note(&output);
+                Some((Ok(output), Some((outputs, progress))))
+            }
+            Ok(None) => None,
+            Err(status) => Some((Err(progress.told(status)), None)),
+        }
+    });
+    Ok(Box::pin(told))
+}
+
+/// The first message and all that follow.
+fn inputs_of(
+    first: v1::SessionInput,
+    inputs: Streaming<v1::SessionInput>,
+) -> impl Stream<Item = v1::SessionInput> + Send + 'static {
+    unfold((Some(first), inputs), async |(first, mut inputs)| {
+        if let Some(first) = first {
+            return Some((first, (None, inputs)));
+        }
+        match inputs.message().await {
+            Ok(Some(input)) => Some((input, (None, inputs))),
+            Ok(None) => None,
+            // The client is gone. An end would end the session's input, so nothing is said: the call is dropped with the output.
+            Err(_) => std::future::pending().await,
+        }
+    })
+}
+
+fn sandbox(first: &v1::SessionInput) -> Result<&str, Status> {
+    match &first.kind {
+        Some(Kind::Start(start)) => Ok(&start.sandbox),
+        Some(Kind::Attach(attach)) => Ok(&attach.sandbox),
+        Some(Kind::Copy(copy)) => Ok(&copy.sandbox),
+        Some(Kind::Dial(dial)) => Ok(&dial.sandbox),
+        Some(Kind::Data(_) | Kind::End(_) | Kind::Resize(_) | Kind::Signal(_)) | None => {
+            Err(self::first())
+        }
+    }
+}
+
+fn first() -> Status {
+    let message =
+        "open a session: the first message is start, attach, copy or dial, and it comes at once";
+    problem::plain(Code::InvalidArgument, message, "InvalidArgument")
+}
+
+/// How far a session is, for a client that has to come again.
+struct Progress {
+    name: String,
+    session: Option<u64>,
+    offset: u64,
+}
+
+impl Progress {
+    fn new(name: &str, first: &v1::SessionInput) -> Self {
+        let (session, offset) = match &first.kind {
+            Some(Kind::Attach(attach)) => (Some(attach.session), attach.offset),
+            _ => (None, 0),
+        };
+        Self {
+            name: name.to_owned(),
+            session,
+            offset,
+        }
+    }
+
+    fn note(&mut self, output: &v1::SessionOutput) {
+        match &output.kind {
+            Some(session_output::Kind::Begun(begun)) => self.session = Some(begun.session),
+            Some(session_output::Kind::Chunk(chunk)) => {
+                self.offset = chunk.offset + chunk.data.len() as u64;
+            }
+            Some(session_output::Kind::Lost(_) | session_output::Kind::Ended(_)) | None => {}
+        }
+    }
+
+    /// What the client hears of an error: the keeper's own words, or that there is no keeper any more.
+    fn told(&mut self, status: Status) -> Status {
+        let own = status.code() != Code::Unavailable && status.code() != Code::Unknown;
+        if problem::of(&status).is_some() || (own && std::error::Error::source(&status).is_none()) {
+            return status;
+        }
+        let name = &self.name;
+        let mut details = HashMap::new();
+        let message = match self.session {
+            Some(session) => {
+                details.insert("session".to_owned(), session.to_string());
+                details.insert("offset".to_owned(), self.offset.to_string());
+                let again = format!("holdfast attach {name} {session} --from {}", self.offset);
+                details.insert("hint".to_owned(), again.clone());
+                format!("reach the keeper of {name}: it went away; the session goes on: `{again}`")
+            }
+            None => format!("reach the keeper of {name}: it went away"),
+        };
+        let told = v1::Problem {
+            reason: "KeeperLost".to_owned(),
+            details,
+            retry_after_ms: SOON_MS,
+        };
+        problem::status(Code::Unavailable, message, &told)
+    }
+}
+
+/// How long the first message, and the way to the keeper, may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const SOON_MS: u64 = 500;
+
+/// What carries a trace from one process to the next.
+const TRACE: [&str; 2] = ["traceparent", "tracestate"];

@@ -1,0 +1,415 @@
+use proptest::prelude::*;
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn life(policy: Restart) -> Life {
+    Life::new(policy, Seed::new(7), Moment::ORIGIN)
+}
+
+/// A life whose keeper has reported.
+fn up(policy: Restart) -> (Life, Moment) {
+    let (mut life, now) = (life(policy), Moment::ORIGIN);
+    assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
+    life.step(Event::Reported, now);
+    (life, now)
+}
+
+fn crashed(boundary: bool) -> Event {
+    Event::KeeperFell(End::Crashed {
+        boundary,
+        why: Why::new("KeeperLost", "the keeper was killed"),
+    })
+}
+
+fn exited(success: bool) -> Event {
+    Event::KeeperFell(End::MainExited {
+        success,
+        why: Why::new("MainExited", "the main process exited with status 3"),
+    })
+}
+
+#[test]
+fn a_sandbox_starts_and_is_up_with_its_first_report() {
+    let (life, now) = up(Restart::Never);
+
+    assert_eq!(life.stage, Stage::Up { until: now + LEASE });
+    assert_eq!((life.generation, life.epoch), (1, 1));
+}
+
+#[test]
+fn a_keeper_that_dies_is_replaced_by_the_next_epoch() {
+    let (mut life, now) = up(Restart::Never);
+
+    assert_eq!(life.step(crashed(true), now), []);
+    let at = life.deadline().expect("waits");
+    let commands = life.step(Event::Woke, at);
+
+    assert!(at - now <= SECOND);
+    assert_eq!(commands, [Command::Spawn]);
+    assert_eq!((life.generation, life.epoch, life.keepers), (1, 2, 1));
+}
+
+#[test]
+fn a_silent_keeper_is_told_at_once_killed_later_and_replaced() {
+    let (mut life, now) = up(Restart::Never);
+
+    let lapsed = now + LEASE;
+    assert_eq!(life.step(Event::Woke, lapsed), []);
+    assert_eq!(
+        life.stage,
+        Stage::Silent {
+            until: lapsed + SILENCE
+        }
+    );
+    let dead = lapsed + SILENCE;
+    assert_eq!(life.step(Event::Woke, dead), [Command::KillKeeper]);
+    life.step(crashed(true), dead);
+    let at = life.deadline().expect("waits");
+
+    assert_eq!(life.step(Event::Woke, at), [Command::Spawn]);
+    assert_eq!(life.epoch, 2);
+}
+
+#[test]
+fn a_silent_keeper_that_reports_again_is_not_killed() {
+    let (mut life, now) = up(Restart::Never);
+    life.step(Event::Woke, now + LEASE);
+
+    life.step(Event::Reported, now + LEASE + SECOND);
+
+    assert!(matches!(life.stage, Stage::Up { .. }));
+}
+
+#[test]
+fn a_dead_boundary_is_a_failure_at_once() {
+    let (mut life, now) = up(Restart::Never);
+
+    life.step(Event::BoundaryFell, now);
+    let Stage::Ending {
+        after: After::Fail(why),
+        ..
+    } = &life.stage
+    else {
+        panic!("{:?}", life.stage);
+    };
+    assert_eq!(why.reason, "BoundaryLost");
+    life.step(Event::KeeperFell(End::BoundaryLost(lost())), now);
+
+    assert!(matches!(life.stage, Stage::Failed { .. }));
+}
+
+#[test]
+fn the_end_of_the_main_process_follows_the_restart_policy() {
+    for (policy, success, begins) in [
+        (Restart::Never, false, false),
+        (Restart::OnFailure, true, false),
+        (Restart::OnFailure, false, true),
+        (Restart::Always, true, true),
+    ] {
+        let (mut life, now) = up(policy);
+
+        life.step(exited(success), now);
+
+        match &life.stage {
+            Stage::Stopped { why } => assert!(!begins && why.reason == "MainExited"),
+            Stage::Pending { at, why } => {
+                assert!(begins && *at - now >= SECOND && why.reason == "MainExited");
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// SV-04: each start succeeds, and it is given up all the same.
+#[test]
+fn a_crash_loop_ends_as_failed_with_its_reason() {
+    let (mut life, mut now) = up(Restart::Always);
+    for _ in 0..MOST_TRIES {
+        now += 2 * SECOND;
+        life.step(exited(false), now);
+        now = life.deadline().expect("tried again");
+        assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
+        life.step(Event::Reported, now);
+    }
+
+    life.step(exited(false), now);
+
+    let Stage::Failed { why } = &life.stage else {
+        panic!("{:?}", life.stage);
+    };
+    assert!(why.message.contains("status 3") && why.message.contains("not tried again"));
+}
+
+#[test]
+fn a_stop_goes_through_the_keeper_and_kills_what_does_not_leave() {
+    let (mut life, now) = up(Restart::Always);
+    let grace = 10 * SECOND;
+
+    let halted = life.ask(Ask::Stop { grace }, now).expect("granted");
+    assert_eq!(halted, [Command::Halt { grace }]);
+    let killed = life.step(Event::Woke, now + grace + LEAVE);
+    assert_eq!(killed, [Command::KillBoundary, Command::KillKeeper]);
+    life.step(Event::BoundaryFell, now);
+    life.step(crashed(false), now);
+
+    let Stage::Stopped { why } = &life.stage else {
+        panic!("{:?}", life.stage);
+    };
+    assert_eq!(why.reason, ASKED);
+}
+
+#[test]
+fn one_that_runs_is_not_deleted_without_force() {
+    let (mut life, now) = up(Restart::Never);
+
+    assert_eq!(
+        life.ask(Ask::Delete { force: false }, now),
+        Err(Denied::StillRunning)
+    );
+    let killed = life.ask(Ask::Delete { force: true }, now).expect("granted");
+    assert_eq!(killed, [Command::KillBoundary, Command::KillKeeper]);
+    life.step(crashed(true), now);
+
+    assert_eq!(life.step(Event::BoundaryFell, now), [Command::Remove]);
+    assert_eq!(life.ask(Ask::Start, now), Err(Denied::Deleting));
+}
+
+#[test]
+fn what_the_next_gateway_finds_is_adopted() {
+    let now = Moment::ORIGIN;
+    let found = |keeper, boundary| {
+        let life = Life {
+            generation: 1,
+            epoch: 1,
+            ..life(Restart::Never)
+        };
+        life.adopted(
+            Alive { keeper, boundary },
+            Found::Running { gone: lost() },
+            now,
+        )
+    };
+
+    let (life, commands) = found(true, true);
+    assert_eq!(
+        (life.stage, commands),
+        (
+            Stage::Silent {
+                until: now + SILENCE
+            },
+            vec![]
+        )
+    );
+    let (life, commands) = found(false, true);
+    assert_eq!((life.epoch, commands), (2, vec![Command::Spawn]));
+    let (life, commands) = found(false, false);
+    assert!(commands.is_empty());
+    assert!(matches!(life.stage, Stage::Failed { why } if why.reason == "BoundaryLost"));
+}
+
+/// What the world does next.
+#[derive(Clone, Copy, Debug)]
+enum Turn {
+    Wait,
+    Report,
+    KeeperDies,
+    BoundaryDies,
+    Exit(bool),
+    Refuse,
+    Start,
+    Stop,
+    Restart,
+    Delete,
+}
+
+fn turn() -> impl Strategy<Value = Turn> {
+    prop_oneof![
+        4 => Just(Turn::Wait),
+        4 => Just(Turn::Report),
+        2 => Just(Turn::KeeperDies),
+        1 => Just(Turn::BoundaryDies),
+        1 => any::<bool>().prop_map(Turn::Exit),
+        1 => Just(Turn::Refuse),
+        1 => Just(Turn::Start),
+        1 => Just(Turn::Stop),
+        1 => Just(Turn::Restart),
+        1 => Just(Turn::Delete),
+    ]
+}
+
+/// Processes that obey.
+#[derive(Debug)]
+struct World {
+    life: Life,
+    now: Moment,
+    keeper: bool,
+    boundary: bool,
+    epochs: (u64, u64),
+    removed: bool,
+}
+
+impl World {
+    fn new(policy: Restart) -> Self {
+        Self {
+            life: life(policy),
+            now: Moment::ORIGIN,
+            keeper: false,
+            boundary: false,
+            epochs: (0, 0),
+            removed: false,
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        let commands = self.life.step(event, self.now);
+        self.obey(commands);
+    }
+
+    fn ask(&mut self, ask: Ask) -> Result<(), Denied> {
+        let commands = self.life.ask(ask, self.now)?;
+        self.obey(commands);
+        Ok(())
+    }
+
+    fn obey(&mut self, commands: Vec<Command>) {
+        for command in commands {
+            assert!(!self.removed, "{command:?} after the removal");
+            match command {
+                Command::Spawn => {
+                    assert!(!self.keeper, "two keepers");
+                    let epochs = (self.life.generation, self.life.epoch);
+                    assert!(epochs > self.epochs, "{epochs:?} after {:?}", self.epochs);
+                    assert!(
+                        epochs.1 > 1 || !self.boundary,
+                        "a generation over another one"
+                    );
+                    self.epochs = epochs;
+                    self.keeper = true;
+                    self.boundary |= epochs.1 == 1;
+                }
+                Command::KillBoundary => self.boundary_dies(),
+                Command::KillKeeper => self.keeper_dies(),
+                Command::Halt { .. } => {
+                    self.boundary = false;
+                    self.keeper = false;
+                    self.step(Event::KeeperFell(End::Halted));
+                }
+                Command::Remove => {
+                    assert!(!self.keeper && !self.boundary, "removed while it runs");
+                    self.removed = true;
+                }
+            }
+        }
+    }
+
+    fn keeper_dies(&mut self) {
+        if std::mem::take(&mut self.keeper) || self.life.alive().keeper {
+            self.step(crashed(self.boundary));
+        }
+    }
+
+    fn boundary_dies(&mut self) {
+        if std::mem::take(&mut self.boundary) || self.life.alive().boundary {
+            self.step(Event::BoundaryFell);
+        }
+    }
+
+    fn wait(&mut self) {
+        if let Some(deadline) = self.life.deadline() {
+            self.now = self.now.max(deadline);
+            self.step(Event::Woke);
+        }
+    }
+
+    fn report(&mut self) {
+        if self.keeper {
+            if self.boundary {
+                self.step(Event::Reported);
+            } else {
+                self.keeper = false;
+                self.step(Event::KeeperFell(End::BoundaryLost(lost())));
+            }
+        }
+    }
+
+    fn turn(&mut self, turn: Turn) {
+        let grace = SECOND;
+        match turn {
+            Turn::Wait => self.wait(),
+            Turn::Report => self.report(),
+            Turn::KeeperDies => self.keeper_dies(),
+            Turn::BoundaryDies => self.boundary_dies(),
+            Turn::Exit(success) if self.keeper => {
+                (self.keeper, self.boundary) = (false, false);
+                self.step(exited(success));
+            }
+            Turn::Refuse if self.keeper && self.life.epoch == 1 => {
+                (self.keeper, self.boundary) = (false, false);
+                self.step(Event::BoundaryFell);
+                self.step(Event::KeeperFell(End::Refused(Why::new(
+                    "FenceUnproven",
+                    "no",
+                ))));
+            }
+            Turn::Exit(_) | Turn::Refuse => {}
+            Turn::Start => drop(self.ask(Ask::Start)),
+            Turn::Stop => drop(self.ask(Ask::Stop { grace })),
+            Turn::Restart => drop(self.ask(Ask::Restart { grace })),
+            Turn::Delete => drop(self.ask(Ask::Delete { force: false })),
+        }
+    }
+}
+
+fn policy() -> impl Strategy<Value = Restart> {
+    prop_oneof![
+        Just(Restart::Never),
+        Just(Restart::OnFailure),
+        Just(Restart::Always)
+    ]
+}
+
+proptest! {
+    /// SV-02: no state without a way out, after whatever happened.
+    #[test]
+    fn from_everywhere_there_is_a_way_on(policy in policy(), turns in prop::collection::vec(turn(), 0..80)) {
+        let mut world = World::new(policy);
+        for turn in turns {
+            if world.removed {
+                return Ok(());
+            }
+            world.turn(turn);
+            let settled = matches!(world.life.stage, Stage::Stopped { .. } | Stage::Failed { .. });
+            prop_assert_eq!(world.life.deadline().is_none(), settled, "{:?}", world.life.stage);
+        }
+        if matches!(world.life.stage, Stage::Deleting { .. } | Stage::Ending { after: After::Delete, .. }) {
+            return Ok(());
+        }
+
+        let mut started = world.life.clone();
+        let mut world_up = World { life: started.clone(), ..world };
+        world_up.ask(Ask::Start).expect("may start");
+        for _ in 0..8 {
+            if matches!(world_up.life.stage, Stage::Up { .. }) {
+                break;
+            }
+            world_up.report();
+            if !matches!(world_up.life.stage, Stage::Up { .. }) {
+                world_up.wait();
+            }
+            if matches!(world_up.life.stage, Stage::Failed { .. } | Stage::Stopped { .. }) {
+                world_up.ask(Ask::Start).expect("may start");
+            }
+        }
+        prop_assert!(matches!(world_up.life.stage, Stage::Up { .. }), "{:?}", world_up.life.stage);
+
+        started = world_up.life.clone();
+        let mut end = World { life: started, ..world_up };
+        end.ask(Ask::Delete { force: true }).expect("may be deleted");
+        if !end.removed {
+            end.wait();
+        }
+        prop_assert!(end.removed, "{:?}", end.life.stage);
+    }
+}

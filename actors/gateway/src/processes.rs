@@ -1,0 +1,281 @@
+//! Keepers and boundaries as processes: started, found again, watched and reaped.
+//!
+//! ```text
+//! spawn ─────────────┐                    ┌─▶ ended: its status, where we are its parent
+//! find (pid + start) ┴▶ pidfd ── readable ┘
+//! SIGCHLD ──▶ sweep: every dead child is taken; what is watched keeps its status until it is asked for
+//! ```
+//!
+//! A pid counts only together with the start time of its process, and from then on as a pidfd. The gateway is the reaper of
+//! what its keepers leave behind (`PR_SET_CHILD_SUBREAPER`), so no zombie stays.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsString};
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+use std::sync::Arc;
+
+use holdfast_actor::{Actor, Fault, Me};
+use holdfast_kernel::fork::{self, Ended};
+use holdfast_kernel::ready::Ready;
+use nix::fcntl::OFlag;
+use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
+use nix::sys::signal::SigSet;
+use nix::sys::stat::Mode;
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::registry::row::Process;
+
+/// The processes of all sandboxes. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub(crate) struct Processes(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    /// By pid, those that are watched; with how they ended once that is known.
+    book: Mutex<HashMap<u32, Option<Ended>>>,
+    boot: String,
+    environment: Vec<CString>,
+}
+
+/// One process that is watched.
+#[derive(Clone, Debug)]
+pub(crate) struct Watched(Arc<Watch>);
+
+#[derive(Debug)]
+struct Watch {
+    process: Process,
+    pidfd: Ready<OwnedFd>,
+    book: Processes,
+}
+
+impl Processes {
+    /// No process yet. What is started gets the part of `environment` that is meant for us.
+    pub(crate) fn new(environment: &[(OsString, OsString)]) -> io::Result<Self> {
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id")?;
+        let passed = |name: &[u8]| {
+            PASSED.iter().any(|known| known.as_bytes() == name) || name.starts_with(b"HOLDFAST_")
+        };
+        let environment = environment
+            .iter()
+            .filter(|(name, _)| passed(name.as_bytes()))
+            .filter_map(|(name, value)| {
+                CString::new([name.as_bytes(), value.as_bytes()].join(&b'=')).ok()
+            });
+        Ok(Self(Arc::new(Inner {
+            book: Mutex::default(),
+            boot: boot.trim().to_owned(),
+            environment: environment.collect(),
+        })))
+    }
+
+    /// Which start of the host this is.
+    pub(crate) fn boot(&self) -> &str {
+        &self.0.boot
+    }
+
+    /// Starts a keeper of our own program in a session of its own, with `log` for what it writes to stderr. Must be called
+    /// within a tokio runtime.
+    pub(crate) fn keeper(&self, directory: &Path, log: &Path) -> io::Result<Watched> {
+        let words = [
+            c"holdfast".into(),
+            c"keeper".into(),
+            CString::new(directory.as_os_str().as_bytes())?,
+        ];
+        let mut files = PosixSpawnFileActions::init()?;
+        files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
+        files.add_open(1, "/dev/null", OFlag::O_WRONLY, Mode::empty())?;
+        let appending = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT;
+        files.add_open(2, log, appending, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        let mut attributes = PosixSpawnAttr::init()?;
+        attributes.set_sigmask(&SigSet::empty())?;
+        attributes.set_sigdefault(&SigSet::all())?;
+        attributes.set_flags(
+            PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK
+                | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF
+                // Not named by nix: a session of its own.
+                | PosixSpawnFlags::from_bits_retain(libc::POSIX_SPAWN_SETSID.into()),
+        )?;
+        // Nobody reaps until it is in the book, or its pid could be another's by then.
+        let mut book = self.0.book.lock();
+        let pid = posix_spawn(
+            c"/proc/self/exe",
+            &files,
+            &attributes,
+            &words,
+            &self.0.environment,
+        )?;
+        let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
+        let pidfd = fork::open_pidfd(pid, false)?;
+        let start = start_of(pid).unwrap_or_default();
+        book.insert(pid, None);
+        drop(book);
+        self.watch(Process { pid, start }, pidfd)
+    }
+
+    /// The process of this pid and start time, if it is still that one.
+    pub(crate) fn find(&self, process: &Process) -> Option<Watched> {
+        let found = self.of_pid(process.pid)?;
+        (found.process().start == process.start).then_some(found)
+    }
+
+    /// The process that has this pid now.
+    pub(crate) fn of_pid(&self, pid: u32) -> Option<Watched> {
+        if pid == 0 {
+            return None;
+        }
+        // In this order: if the pid came to mean another process in between, the start time is that one's, too.
+        let pidfd = fork::open_pidfd(pid, false).ok()?;
+        let start = start_of(pid)?;
+        self.0.book.lock().entry(pid).or_insert(None);
+        self.watch(Process { pid, start }, pidfd).ok()
+    }
+
+    fn watch(&self, process: Process, pidfd: OwnedFd) -> io::Result<Watched> {
+        Ok(Watched(Arc::new(Watch {
+            process,
+            pidfd: Ready::reading(pidfd)?,
+            book: self.clone(),
+        })))
+    }
+
+    /// Takes the status of every child that has ended.
+    fn sweep(&self) {
+        let mut book = self.0.book.lock();
+        while let Ok(Some((pid, ended))) = fork::reap() {
+            let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
+            if let Some(status) = book.get_mut(&pid) {
+                *status = Some(ended);
+            }
+        }
+    }
+}
+
+impl Watched {
+    pub(crate) fn process(&self) -> &Process {
+        &self.0.process
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.0.process.pid
+    }
+
+    /// Waits for its end. `None`: it was not our child, so nobody told us how.
+    pub(crate) async fn ended(&self) -> Option<Ended> {
+        // A pidfd that cannot be waited for is one of a process that nobody can know more of.
+        let _ = self.0.pidfd.readable().await;
+        self.0.book.sweep();
+        self.0
+            .book
+            .0
+            .book
+            .lock()
+            .get(&self.pid())
+            .copied()
+            .flatten()
+    }
+
+    pub(crate) fn kill(&self) {
+        // One that has ended is what we want, and another error leaves nothing to do.
+        let _ = fork::signal_by(self.0.pidfd.inner(), libc::SIGKILL);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.book.0.book.lock().remove(&self.process.pid);
+    }
+}
+
+/// The children of a process.
+pub(crate) fn children(of: u32) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|pid| field(*pid, PARENT) == Some(of.into()))
+        .collect()
+}
+
+/// When a process started, in ticks since the start of the host.
+pub(crate) fn start_of(pid: u32) -> Option<u64> {
+    field(pid, START)
+}
+
+/// A field of `/proc/PID/stat` by its number in `proc_pid_stat(5)`.
+fn field(pid: u32, number: usize) -> Option<u64> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name, which may hold anything, ends at the last parenthesis; after it comes field 3.
+    let (_, rest) = stat.rsplit_once(')')?;
+    rest.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+const PARENT: usize = 4;
+const START: usize = 22;
+
+/// What a keeper gets of our environment, besides what is named after us.
+const PASSED: [&str; 6] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "RUST_BACKTRACE"];
+
+/// Takes the status of children that nobody watches: what a dead keeper left.
+pub(crate) struct Reaper;
+
+impl Actor for Reaper {
+    type Message = std::convert::Infallible;
+    type Arguments = Processes;
+    type State = ();
+
+    async fn start(me: &Me<Self::Message>, processes: Processes) -> Result<(), Fault> {
+        let mut deaths = signal(SignalKind::child())?;
+        processes.sweep();
+        me.spawn(async move {
+            while deaths.recv().await.is_some() {
+                processes.sweep();
+            }
+            Ok(())
+        });
+        Ok(())
+    }
+
+    async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
+        match never {}
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_process_is_found_by_pid_and_start_and_its_end_is_told() {
+        let processes = Processes::new(&[]).expect("a host");
+        let child = Command::new("sleep").arg("60").spawn().expect("sleep");
+        let start = start_of(child.id()).expect("runs");
+        let process = Process {
+            pid: child.id(),
+            start,
+        };
+        let other = Process {
+            start: start + 1,
+            ..process
+        };
+
+        assert!(processes.find(&other).is_none());
+        let found = processes.find(&process).expect("the same");
+        found.kill();
+
+        assert_eq!(found.ended().await, Some(Ended::Signalled(libc::SIGKILL)));
+        assert!(
+            children(std::process::id())
+                .iter()
+                .all(|pid| *pid != child.id())
+        );
+    }
+}

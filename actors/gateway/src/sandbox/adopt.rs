@@ -1,0 +1,150 @@
+//! Between the registry and a life: what is written down of it, and how it is found again.
+
+use holdfast_actor::{Me, Moment};
+use holdfast_wire::v1;
+
+use super::ground::Ground;
+use super::{Arguments, Message, State};
+use crate::life::{After, Alive, Found, Life, Restart, Stage, Why};
+use crate::processes::{self, Watched};
+use crate::registry::row::{self, Kind, Row};
+
+/// Finds a sandbox as the last gateway left it.
+pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
+    let (host, now) = (&arguments.host, me.now());
+    let ground = Ground(host.places.sandbox_runtime(&row.id));
+    let policy = match row.request().restart() {
+        v1::RestartPolicy::Never => Restart::Never,
+        v1::RestartPolicy::OnFailure => Restart::OnFailure,
+        v1::RestartPolicy::Always => Restart::Always,
+    };
+    let mut life = Life::new(policy, me.seed(), now);
+    (life.generation, life.epoch) = (row.generation, row.epoch);
+    (life.restarts, life.keepers) = (row.restarts, row.keepers);
+    let mut state = State {
+        ground,
+        life,
+        last: None,
+        keeper: None,
+        boundary: None,
+        commands: Vec::new(),
+        waiting: Vec::new(),
+        timer: None,
+        stored: row.clone(),
+        arguments,
+        row,
+    };
+    let why = Why::new(&state.row.reason, state.row.message.clone());
+    let running = match state.row.stage() {
+        Kind::Pending if state.row.generation == 0 => return state,
+        Kind::Pending => {
+            state.life.stage = Stage::Pending { at: now, why };
+            return state;
+        }
+        Kind::Stopped => {
+            state.life.stage = Stage::Stopped { why };
+            return state;
+        }
+        Kind::Failed => {
+            state.life.stage = Stage::Failed { why };
+            return state;
+        }
+        Kind::Running => true,
+        Kind::Ending => false,
+    };
+    let same_boot = state.row.boot == state.arguments.host.processes.boot();
+    if same_boot {
+        state.find();
+    }
+    let alive = Alive {
+        keeper: state.keeper.is_some(),
+        boundary: state.boundary.is_some(),
+    };
+    let found = if running {
+        let gone = if same_boot {
+            "the sandbox died while no gateway was there"
+        } else {
+            "the host was started anew"
+        };
+        Found::Running {
+            gone: Why::new("BoundaryLost", gone),
+        }
+    } else {
+        Found::Ending(after(&state.row, why, now))
+    };
+    let (life, commands) = state.life.clone().adopted(alive, found, now);
+    state.life = life;
+    state.commands = commands;
+    state
+}
+
+fn after(row: &Row, why: Why, now: Moment) -> After {
+    match row.after() {
+        row::After::Stop => After::Stop(why),
+        row::After::Fail => After::Fail(why),
+        row::After::Begin => After::Begin { at: now, why },
+        row::After::Delete => After::Delete,
+    }
+}
+
+impl State {
+    /// Looks for the processes that the registry knows of.
+    fn find(&mut self) {
+        let host = &self.arguments.host;
+        let known = self.row.keeper.clone().or_else(|| self.ground.keeper());
+        self.keeper = known.and_then(|process| host.processes.find(&process));
+        let known = self.row.boundary.as_ref();
+        self.boundary = known.and_then(|process| host.processes.find(process));
+        if self.boundary.is_none() && self.row.boundary.is_none() {
+            self.boundary = self.find_boundary(self.keeper.as_ref().map(Watched::pid));
+        }
+    }
+
+    /// The boundary that nobody has told of: a child of its keeper, or the one who serves its socket.
+    pub(super) fn find_boundary(&self, keeper: Option<u32>) -> Option<Watched> {
+        let processes = &self.arguments.host.processes;
+        let child = keeper.and_then(|pid| processes::children(pid).into_iter().next());
+        let pid = child.or_else(|| {
+            self.ground
+                .boundary()
+                .filter(|pid| Some(*pid) != keeper && *pid != std::process::id())
+        })?;
+        processes.of_pid(pid)
+    }
+
+    /// What has to be on disk of it now.
+    pub(super) fn durable(&self) -> Row {
+        let life = &self.life;
+        let (stage, after, why) = match &life.stage {
+            Stage::Pending { why, .. } => (Kind::Pending, row::After::Stop, Some(why)),
+            Stage::Starting { .. }
+            | Stage::Up { .. }
+            | Stage::Silent { .. }
+            | Stage::KeeperDown { .. } => (Kind::Running, row::After::Stop, None),
+            Stage::Ending { after, .. } => match after {
+                After::Stop(why) => (Kind::Ending, row::After::Stop, Some(why)),
+                After::Fail(why) => (Kind::Ending, row::After::Fail, Some(why)),
+                After::Begin { why, .. } => (Kind::Ending, row::After::Begin, Some(why)),
+                After::Delete => (Kind::Ending, row::After::Delete, None),
+            },
+            Stage::Stopped { why } => (Kind::Stopped, row::After::Stop, Some(why)),
+            Stage::Failed { why } => (Kind::Failed, row::After::Stop, Some(why)),
+            Stage::Deleting { .. } => (Kind::Ending, row::After::Delete, None),
+        };
+        let why = why.cloned().unwrap_or_default();
+        Row {
+            generation: life.generation,
+            epoch: life.epoch,
+            restarts: life.restarts,
+            keepers: life.keepers,
+            stage: stage.into(),
+            after: after.into(),
+            reason: why.reason,
+            message: why.message,
+            keeper: Self::process(self.keeper.as_ref()),
+            boundary: Self::process(self.boundary.as_ref()),
+            boot: self.arguments.host.processes.boot().to_owned(),
+            ..self.row.clone()
+        }
+    }
+}

@@ -1,0 +1,280 @@
+//! The directory that gateway and keeper share: what a keeper is given, and what it leaves.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read as _, Write as _};
+use std::os::fd::AsRawFd as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+use holdfast_kernel::fork::Ended;
+use holdfast_wire::v1;
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
+use prost::Message as _;
+
+use crate::life::{End, Why};
+use crate::places;
+use crate::registry::row::Process;
+
+/// The runtime directory of one sandbox.
+#[derive(Clone, Debug)]
+pub(crate) struct Ground(pub(crate) PathBuf);
+
+impl Ground {
+    /// Ready for the keeper of this spec. The first one of a generation finds nothing of another one.
+    pub(crate) fn prepare(&self, spec: &v1::Spec) -> io::Result<()> {
+        if spec.epoch == 1 {
+            removed(fs::remove_dir_all(&self.0))?;
+        }
+        places::own(&self.0).map_err(|why| io::Error::other(crate::chain(&why)))?;
+        removed(fs::remove_file(self.0.join(LAST)))?;
+        removed(fs::remove_file(self.0.join(FAILED)))?;
+        let fresh = self.0.join("spec.new");
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&fresh)?;
+        file.write_all(&spec.encode_to_vec())?;
+        fs::rename(fresh, self.0.join("spec"))
+    }
+
+    /// What the keeper said last, when it had the time.
+    pub(crate) fn last(&self) -> Option<v1::Status> {
+        v1::Status::decode(&*fs::read(self.0.join(LAST)).ok()?).ok()
+    }
+
+    fn failed(&self) -> Option<v1::Problem> {
+        v1::Problem::decode(&*fs::read(self.0.join(FAILED)).ok()?).ok()
+    }
+
+    /// The keeper that runs here, as it wrote it down itself.
+    pub(crate) fn keeper(&self) -> Option<Process> {
+        let text = fs::read_to_string(self.0.join("keeper.pid")).ok()?;
+        let mut words = text.split_whitespace();
+        Some(Process {
+            pid: words.next()?.parse().ok()?,
+            start: words.next()?.parse().ok()?,
+        })
+    }
+
+    /// Who serves the boundary's socket, by the kernel's word.
+    pub(crate) fn boundary(&self) -> Option<u32> {
+        let path = self.0.join("boundary.sock");
+        let address = UnixAddr::new(&path).ok()?;
+        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
+        let made = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).ok()?;
+        connect(made.as_raw_fd(), &address).ok()?;
+        let peer = getsockopt(&made, PeerCredentials).ok()?;
+        u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0)
+    }
+
+    pub(crate) fn keeper_socket(&self) -> PathBuf {
+        self.0.join("keeper.sock")
+    }
+
+    /// What the end of a keeper means. `boundary`: whether its boundary lives.
+    pub(crate) fn end(&self, ended: Option<Ended>, boundary: bool) -> End {
+        let last = self.last();
+        let failed = self.failed();
+        match (ended, &last) {
+            (Some(Ended::Exited(OVER)), last) => over(last.as_ref()),
+            (Some(Ended::Exited(LOST)), last) => End::BoundaryLost(lost(last.as_ref())),
+            (Some(Ended::Exited(REFUSED)), _) => End::Refused(problem(failed, "it was refused")),
+            // Not our child: what it wrote is all there is to know.
+            (None, Some(last)) if last.phase() == v1::Phase::Stopped => over(Some(last)),
+            (None, Some(last)) if last.reason == "BoundaryLost" => {
+                End::BoundaryLost(lost(Some(last)))
+            }
+            (None, None) if failed.as_ref().is_some_and(|why| why.reason != "Internal") => {
+                End::Refused(problem(failed, "it was refused"))
+            }
+            (Some(Ended::Exited(_) | Ended::Signalled(_)) | None, _) => End::Crashed {
+                boundary,
+                why: crashed(ended, failed),
+            },
+        }
+    }
+}
+
+/// Thirty-two bytes that nobody can foretell.
+pub(crate) fn token() -> io::Result<Vec<u8>> {
+    let mut token = vec![0; 32];
+    File::open("/dev/urandom")?.read_exact(&mut token)?;
+    Ok(token)
+}
+
+/// Removes everything of a sandbox.
+pub(crate) fn clear(directories: [&Path; 2]) -> io::Result<()> {
+    for directory in directories {
+        removed(fs::remove_dir_all(directory))?;
+    }
+    Ok(())
+}
+
+fn removed(outcome: io::Result<()>) -> io::Result<()> {
+    match outcome {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}
+
+fn over(last: Option<&v1::Status>) -> End {
+    match last.and_then(|last| last.main.as_ref().map(|main| (last, main))) {
+        Some((last, main)) if last.reason != "Halted" => End::MainExited {
+            success: main.exit.as_ref().and_then(|exit| exit.how.clone())
+                == Some(v1::exit::How::Code(0)),
+            why: Why::new("MainExited", ending(main)),
+        },
+        Some(_) | None => End::Halted,
+    }
+}
+
+/// How the main process ended, as a sentence.
+fn ending(main: &v1::Ending) -> String {
+    let how = match main.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+        Some(v1::exit::How::Code(code)) => format!("exited with status {code}"),
+        Some(v1::exit::How::Signal(signal)) => format!("was killed by signal {signal}"),
+        Some(v1::exit::How::Unknown(why)) => format!("ended, nobody knows how: {why}"),
+        None => "ended, nobody knows how".to_owned(),
+    };
+    match &*main.reason {
+        "" => format!("the main process {how}"),
+        reason => format!("the main process {how} ({reason})"),
+    }
+}
+
+fn lost(last: Option<&v1::Status>) -> Why {
+    let told = last.filter(|last| !last.message.is_empty());
+    Why::new(
+        "BoundaryLost",
+        told.map_or("the boundary died, and everything inside with it", |last| {
+            &last.message
+        }),
+    )
+}
+
+fn problem(failed: Option<v1::Problem>, otherwise: &str) -> Why {
+    let Some(failed) = failed else {
+        return Why::new("FenceRefused", otherwise);
+    };
+    let said = |name: &str| failed.details.get(name).filter(|text| !text.is_empty());
+    let message = said("message").map_or(otherwise, |text| text);
+    let message = match said("hint") {
+        Some(hint) => format!("{message}; {hint}"),
+        None => message.to_owned(),
+    };
+    Why::new(&failed.reason, message)
+}
+
+fn crashed(ended: Option<Ended>, failed: Option<v1::Problem>) -> Why {
+    let how = match ended {
+        Some(Ended::Exited(code)) => format!("the keeper ended with status {code}"),
+        Some(Ended::Signalled(signal)) => format!("the keeper was killed by signal {signal}"),
+        None => "the keeper died".to_owned(),
+    };
+    match failed {
+        Some(failed) => {
+            let why = problem(Some(failed), "it did not say why");
+            Why::new("KeeperLost", format!("{how}: {}", why.message))
+        }
+        None => Why::new("KeeperLost", how),
+    }
+}
+
+const LAST: &str = "last";
+const FAILED: &str = "failed";
+
+/// How a keeper's process ends: the sandbox is over; its boundary is lost; nothing was started.
+const OVER: i32 = 0;
+const LOST: i32 = 3;
+const REFUSED: i32 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ground() -> (tempfile::TempDir, Ground) {
+        let base = tempfile::tempdir().expect("a directory");
+        let ground = Ground(base.path().join("01J"));
+        ground
+            .prepare(&v1::Spec {
+                epoch: 1,
+                ..v1::Spec::default()
+            })
+            .expect("prepared");
+        (base, ground)
+    }
+
+    fn write(ground: &Ground, name: &str, message: &impl prost::Message) {
+        fs::write(ground.0.join(name), message.encode_to_vec()).expect("written");
+    }
+
+    #[test]
+    fn the_end_of_the_main_process_is_told_with_its_status() {
+        let (_base, ground) = ground();
+        let exit = v1::Exit {
+            how: Some(v1::exit::How::Code(3)),
+        };
+        let status = v1::Status {
+            phase: v1::Phase::Stopped.into(),
+            reason: "MainExited".to_owned(),
+            main: Some(v1::Ending {
+                exit: Some(exit),
+                ..v1::Ending::default()
+            }),
+            ..v1::Status::default()
+        };
+        write(&ground, LAST, &status);
+
+        let why = Why::new("MainExited", "the main process exited with status 3");
+        let expected = End::MainExited {
+            success: false,
+            why,
+        };
+        assert_eq!(ground.end(Some(Ended::Exited(0)), false), expected);
+        assert_eq!(ground.end(None, false), expected);
+    }
+
+    #[test]
+    fn a_refusal_is_told_with_its_sentence_and_the_hint() {
+        let (_base, ground) = ground();
+        let details = [("message", "make a user namespace"), ("hint", "allow it")];
+        let problem = v1::Problem {
+            reason: "HostUnsupported".to_owned(),
+            details: details
+                .map(|(name, text)| (name.to_owned(), text.to_owned()))
+                .into(),
+            ..v1::Problem::default()
+        };
+        write(&ground, FAILED, &problem);
+
+        let End::Refused(why) = ground.end(Some(Ended::Exited(4)), false) else {
+            panic!("not refused");
+        };
+        assert_eq!(
+            why,
+            Why::new("HostUnsupported", "make a user namespace; allow it")
+        );
+    }
+
+    #[test]
+    fn a_death_is_told_with_its_signal_and_the_next_keeper_finds_no_old_words() {
+        let (_base, ground) = ground();
+        write(&ground, FAILED, &v1::Problem::default());
+
+        ground
+            .prepare(&v1::Spec {
+                epoch: 2,
+                ..v1::Spec::default()
+            })
+            .expect("prepared");
+
+        let expected = End::Crashed {
+            boundary: true,
+            why: Why::new("KeeperLost", "the keeper was killed by signal 9"),
+        };
+        assert_eq!(ground.end(Some(Ended::Signalled(9)), true), expected);
+    }
+}
