@@ -320,10 +320,8 @@ mod tests {
             Stage::Failed { why: why() },
             Stage::Deleting { at: now },
         ] {
-            let life = Life {
-                stage,
-                ..life.clone()
-            };
+            let mut life = life.clone();
+            life.stage = stage;
             known(&life, None, |told| {
                 assert!(
                     !told.reason.is_empty() && !told.message.is_empty(),
