@@ -14,8 +14,11 @@ use holdfast_observability as observability;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::Format;
-use crate::{completions, doctor, gateway, keeper, policy, run, version};
+use crate::{
+    completions, doctor, gateway, keeper, manual, policy, run, sandbox, version,
+};
 
+pub(crate) mod sandboxes;
 mod values;
 
 /// Runs long-lived agents in a truthful, self-healing sandbox.
@@ -25,6 +28,9 @@ pub(crate) struct Cli {
     /// Say nothing on stderr but errors
     #[arg(short, long, global = true)]
     pub(crate) quiet: bool,
+    /// Leave the terminal's session first; for a gateway that is started in the background
+    #[arg(long, hide = true)]
+    pub(crate) own_session: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -42,17 +48,57 @@ pub(crate) enum Command {
         #[arg(value_name = "DIR")]
         directory: PathBuf,
     },
-    /// Check policies, and ask what they say
+    /// Create a sandbox that lasts
+    Create(sandboxes::Create),
+    /// List sandboxes
+    List(sandboxes::List),
+    /// Say how a sandbox stands
+    Status(sandboxes::Status),
+    /// Wait until a sandbox is where it should be
+    Wait(sandboxes::Wait),
+    /// Run a program in a sandbox; exits with its status
+    Exec(sandboxes::Exec),
+    /// Go on reading a session, and writing to it
+    Attach(sandboxes::Attach),
+    /// List the sessions of a sandbox
+    Sessions(sandboxes::Named),
+    /// Send a signal to a session
+    Kill(sandboxes::Kill),
+    /// End a sandbox's processes; the sandbox can be started again
+    Stop(sandboxes::Stop),
+    /// Start a sandbox that is stopped
+    Start(sandboxes::Name),
+    /// Stop a sandbox and start it again
+    Restart(sandboxes::Stop),
+    /// Remove a sandbox and all that it left
+    Delete(sandboxes::Delete),
+    /// Print what a sandbox's processes have logged
+    Logs(sandboxes::Logs),
+    /// Draw the supervision trees of a sandbox
+    Tree(sandboxes::Named),
+    /// Check policies, ask what they say, and put them in force
     Policy {
         #[command(subcommand)]
         command: Policy,
     },
+    /// Print one verdict in full
+    Why(sandboxes::Why),
+    /// Copy files into a sandbox or out of it
+    Cp(sandboxes::Copy),
+    /// Carry connections to a port of a sandbox's own loopback
+    Forward(sandboxes::Forward),
     /// Tell what this host can enforce, and how to fix what it cannot
     Doctor(Output),
     /// Print what a shell needs to complete this command line
     Completions {
         /// The shell
         shell: Shell,
+    },
+    /// Write manual pages into a directory
+    Man {
+        /// The directory
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
     },
     /// Say which version this is
     Version(Output),
@@ -125,15 +171,24 @@ pub(crate) enum Policy {
         #[command(flatten)]
         output: Output,
     },
+    /// Print the policy of a sandbox
+    Get(sandboxes::GetPolicy),
+    /// Put a policy in force in a sandbox
+    Set(sandboxes::SetPolicy),
+    /// Compare a sandbox's policy with a file
+    Diff(sandboxes::DiffPolicy),
     /// Say what a policy says about one connection, and why
     Explain(Explain),
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
+    /// The sandbox whose policy is asked
+    #[arg(value_name = "NAME", value_parser = values::name, required_unless_present = "policy")]
+    pub(crate) name: Option<String>,
     /// The policy to ask
-    #[arg(long, value_name = "FILE")]
-    pub(crate) policy: PathBuf,
+    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    pub(crate) policy: Option<PathBuf>,
     /// Name or address to connect to
     #[arg(long, value_name = "H")]
     pub(crate) host: String,
@@ -171,14 +226,39 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Option<Cli>, Failure> {
 
 /// Hands over to the command.
 pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
+    if cli.own_session {
+        // One that leads a group already has left.
+        let _left = nix::unistd::setsid();
+    }
     match cli.command {
         Command::Run(arguments) => run::run(arguments, config, cli.quiet),
         Command::Gateway(arguments) => gateway::gateway(arguments, config, cli.quiet),
         Command::Keeper { directory } => keeper::keeper(&directory),
+        Command::Create(arguments) => sandbox::create::create(arguments, config, cli.quiet),
+        Command::List(arguments) => sandbox::list::list(&arguments, config),
+        Command::Status(arguments) => sandbox::status::status(&arguments, config),
+        Command::Wait(arguments) => sandbox::wait::wait(&arguments, config),
+        Command::Exec(arguments) => sandbox::exec::exec(&arguments, config, cli.quiet),
+        Command::Attach(arguments) => sandbox::attach::attach(&arguments, config, cli.quiet),
+        Command::Sessions(arguments) => sandbox::sessions::sessions(&arguments, config),
+        Command::Kill(arguments) => sandbox::sessions::kill(&arguments, config),
+        Command::Stop(arguments) => sandbox::life::stop(&arguments, config),
+        Command::Start(arguments) => sandbox::life::start(&arguments, config),
+        Command::Restart(arguments) => sandbox::life::restart(&arguments, config),
+        Command::Delete(arguments) => sandbox::life::delete(&arguments, config),
+        Command::Logs(arguments) => sandbox::logs::logs(&arguments, config),
+        Command::Tree(arguments) => sandbox::tree::tree(&arguments, config),
         Command::Policy { command } => match command {
             Policy::Check { files, output } => policy::check(&files, output.output),
-            Policy::Explain(question) => policy::explain(&question),
+            Policy::Get(arguments) => policy::remote::get(&arguments, config),
+            Policy::Set(arguments) => policy::remote::set(&arguments, config),
+            Policy::Diff(arguments) => policy::remote::diff(&arguments, config),
+            Policy::Explain(question) => policy::explain(&question, config),
         },
+        Command::Why(arguments) => sandbox::why::why(&arguments, config),
+        Command::Cp(arguments) => sandbox::copy::copy(&arguments, config),
+        Command::Forward(arguments) => sandbox::forward::forward(&arguments, config, cli.quiet),
+        Command::Man { directory } => manual::manual(&directory),
         Command::Doctor(output) => doctor::doctor(output.output),
         Command::Completions { shell } => completions::completions(shell),
         Command::Version(output) => version::version(output.output),

@@ -18,6 +18,15 @@ pub(crate) struct Failure {
     message: String,
     hint: Option<String>,
     details: Value,
+    told: Option<Box<Told>>,
+}
+
+/// How somebody else called the failure.
+#[derive(Debug)]
+struct Told {
+    code: &'static str,
+    reason: String,
+    retry_after_ms: Option<u64>,
 }
 
 /// What sort of failure it is. It decides the exit code.
@@ -43,6 +52,18 @@ pub(crate) enum Kind {
     OutputFailed,
     /// Whoever read our output has gone.
     OutputClosed,
+    /// No gateway answers.
+    Unreachable,
+    /// The gateway is of another version.
+    Unsupported,
+    /// The gateway said no.
+    Refused,
+    /// A sandbox did not come to where it was awaited.
+    NotReached,
+    /// How the program ended is not known.
+    OutcomeUnknown,
+    /// A copy failed on its way.
+    CopyFailed,
     /// Something of our own failed.
     Internal,
 }
@@ -56,6 +77,7 @@ impl Failure {
             message: message.into(),
             hint: None,
             details: json!({}),
+            told: None,
         }
     }
 
@@ -89,6 +111,28 @@ impl Failure {
         } else {
             Self::caused(Kind::OutputFailed, "write to stdout", error)
         }
+    }
+
+    /// A signal ended us.
+    pub(crate) fn interrupted(signal: i32) -> Self {
+        let name =
+            nix::sys::signal::Signal::try_from(signal).map_or("a signal", |name| name.as_str());
+        Self::new(Kind::Interrupted(signal), format!("ended by {name}"))
+    }
+
+    /// The same under the names that whoever refused gave it.
+    pub(crate) fn told(
+        mut self,
+        code: &'static str,
+        reason: &str,
+        retry_after_ms: Option<u64>,
+    ) -> Self {
+        self.told = Some(Box::new(Told {
+            code,
+            reason: reason.to_owned(),
+            retry_after_ms,
+        }));
+        self
     }
 
     /// Its sentence.
@@ -153,8 +197,11 @@ impl Failure {
     }
 
     /// `{"error":{"code","message","reason","details","retryAfterMs"}}`
-    fn document(&self) -> Value {
-        let (code, reason) = self.kind.names();
+    pub(crate) fn document(&self) -> Value {
+        let (code, reason, retry) = match &self.told {
+            Some(told) => (told.code, told.reason.as_str(), told.retry_after_ms),
+            None => (self.kind.names().0, self.kind.names().1, None),
+        };
         let mut details = self.details.clone();
         if let (Some(hint), Some(details)) = (&self.hint, details.as_object_mut()) {
             details.insert("hint".into(), hint.as_str().into());
@@ -164,7 +211,7 @@ impl Failure {
             "message": self.message.trim_end(),
             "reason": reason,
             "details": details,
-            "retryAfterMs": null,
+            "retryAfterMs": retry,
         }})
     }
 }
@@ -174,7 +221,16 @@ impl Kind {
     pub(crate) fn exit(self) -> u8 {
         match self {
             Self::Usage | Self::PolicyInvalid => 2,
-            Self::Unreadable | Self::HostUnsupported | Self::OutputFailed | Self::Internal => 125,
+            Self::Unreadable
+            | Self::HostUnsupported
+            | Self::OutputFailed
+            | Self::Unreachable
+            | Self::Unsupported
+            | Self::Refused
+            | Self::NotReached
+            | Self::OutcomeUnknown
+            | Self::CopyFailed
+            | Self::Internal => 125,
             Self::ProgramNotExecutable => 126,
             Self::ProgramNotFound => 127,
             Self::TimedOut => 124,
@@ -196,6 +252,12 @@ impl Kind {
             Self::Interrupted(_) => ("CANCELLED", "Interrupted"),
             Self::OutputFailed => ("DATA_LOSS", "OutputFailed"),
             Self::OutputClosed => ("CANCELLED", "OutputClosed"),
+            Self::Unreachable => ("UNAVAILABLE", "GatewayUnreachable"),
+            Self::Unsupported => ("FAILED_PRECONDITION", "VersionUnsupported"),
+            Self::Refused => ("UNKNOWN", "Refused"),
+            Self::NotReached => ("FAILED_PRECONDITION", "NotReached"),
+            Self::OutcomeUnknown => ("UNKNOWN", "OutcomeUnknown"),
+            Self::CopyFailed => ("ABORTED", "CopyFailed"),
             Self::Internal => ("INTERNAL", "Internal"),
         }
     }

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use config::Config;
 
 mod cli;
+mod client;
 mod completions;
 mod config;
 mod doctor;
@@ -12,9 +13,14 @@ mod failure;
 mod gateway;
 mod ground;
 mod keeper;
+mod manual;
 mod output;
 mod policy;
 mod run;
+mod sandbox;
+mod session;
+mod table;
+mod times;
 mod version;
 
 fn main() -> ExitCode {

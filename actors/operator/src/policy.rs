@@ -9,10 +9,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::cli;
+use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
 use source::Refused;
 
+pub(crate) mod remote;
 pub(crate) mod source;
 
 /// Reports every problem of each file, or what it means in full.
@@ -32,8 +34,13 @@ pub(crate) fn check(files: &[PathBuf], format: Format) -> Result<ExitCode, Failu
 }
 
 /// Says what a policy says about one connection, and why. Allowed or denied: the question was answered.
-pub(crate) fn explain(question: &cli::Explain) -> Result<ExitCode, Failure> {
-    let policy = source::follow_links(source::load(&question.policy)?, None);
+pub(crate) fn explain(question: &cli::Explain, config: &Config) -> Result<ExitCode, Failure> {
+    let written = match (&question.policy, &question.name) {
+        (Some(file), _) => source::load(file)?,
+        (None, Some(name)) => remote::of_sandbox(name, config)?,
+        (None, None) => Policy::standard(),
+    };
+    let policy = source::follow_links(written, None);
     let destination: Destination = question.host.parse().map_err(|error| {
         let message = format!("read --host {}", question.host);
         Failure::caused(Kind::Usage, message, &error)

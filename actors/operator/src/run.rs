@@ -10,18 +10,13 @@ use holdfast_observability::{Journal, Level};
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
-use foreground::Ends;
+use crate::session::foreground::{self, Ends};
+use crate::session::terminal::Raw;
 use request::Request;
-use terminal::Raw;
 
-mod environment;
-mod foreground;
-mod input;
-mod printer;
-mod request;
+pub(crate) mod environment;
+pub(crate) mod request;
 mod sandbox;
-mod signals;
-mod terminal;
 
 /// Runs one program in a sandbox.
 ///
@@ -56,7 +51,7 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
         .build()
         .map_err(|error| internal("start the runtime", error))?;
     let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
-    let raw = request.terminal.and_then(|_| Raw::enter(&journal));
+    let raw = request.terminal.and_then(|_| Raw::enter(Some(&journal)));
     let code = runtime.block_on(attended(&request, approach, ends, raw));
     // With the boundary everything inside ends; then nothing is left to be recorded.
     drop(boundary);
@@ -75,7 +70,7 @@ async fn attended(
     let launching = async {
         let (keeper, session) = sandbox::launch(request, approach).await?;
         started = Some(keeper);
-        Ok(session)
+        Ok(session.into())
     };
     let code = foreground::attend(launching, ends, request.timeout, raw).await;
     if let Some(keeper) = started {

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use nix::sys::signal::Signal;
+
 /// A sandbox's name: `[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?`.
 pub(super) fn name(text: &str) -> Result<String, String> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -44,6 +46,47 @@ pub(super) fn duration(text: &str) -> Result<Duration, String> {
     }
 }
 
+/// `KEY=VALUE` of a label. The key is not empty.
+pub(super) fn label(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some(("", _)) | None => Err("a label is written KEY=VALUE".into()),
+        Some((key, value)) => Ok((key.to_owned(), value.to_owned())),
+    }
+}
+
+/// A signal by its name, with or without SIG, or by its number.
+pub(super) fn signal(text: &str) -> Result<i32, String> {
+    if let Ok(number) = text.parse::<i32>() {
+        let known = (1..=LAST_SIGNAL).contains(&number);
+        return known
+            .then_some(number)
+            .ok_or_else(|| format!("signals are numbered 1 to {LAST_SIGNAL}"));
+    }
+    let name = text.to_ascii_uppercase();
+    let name = if name.starts_with("SIG") {
+        name
+    } else {
+        format!("SIG{name}")
+    };
+    let found: Result<Signal, _> = name.parse();
+    found
+        .map(|signal| signal as i32)
+        .map_err(|_unknown| format!("{text:?} is no signal: write TERM, SIGTERM or 15"))
+}
+
+/// `LOCAL:REMOTE`, two ports; LOCAL may be 0 for any that is free.
+pub(super) fn ports(text: &str) -> Result<(u16, u16), String> {
+    let wrong = || "two ports are written LOCAL:REMOTE, as 8080:80".to_owned();
+    let (local, remote) = text.split_once(':').ok_or_else(wrong)?;
+    match (local.parse(), remote.parse()) {
+        (Ok(local), Ok(remote)) if remote > 0 => Ok((local, remote)),
+        _ => Err(wrong()),
+    }
+}
+
+/// The last real-time signal.
+const LAST_SIGNAL: i32 = 64;
+
 /// Ten years: beyond it somebody has mistyped, and timers have limits too.
 const LONGEST: u64 = 10 * 366 * 24 * 3_600_000;
 
@@ -82,6 +125,28 @@ mod tests {
         let too_long = "a".repeat(64);
         for text in ["", "-a", "a-", "A", "a_b", "a.b", "ä", too_long.as_str()] {
             assert!(name(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn signals_have_names_and_numbers() {
+        for text in ["TERM", "SIGTERM", "term", "15"] {
+            assert_eq!(signal(text), Ok(15), "{text}");
+        }
+        assert_eq!(signal("64"), Ok(64));
+        for text in ["", "0", "65", "-9", "NOSUCH"] {
+            assert!(signal(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn labels_and_ports_are_pairs() {
+        assert_eq!(label("a=b=c"), Ok(("a".into(), "b=c".into())));
+        assert_eq!(label("a="), Ok(("a".into(), String::new())));
+        assert!(label("a").is_err() && label("=b").is_err());
+        assert_eq!(ports("0:80"), Ok((0, 80)));
+        for text in ["80", "a:b", "1:0", "1:70000", ""] {
+            assert!(ports(text).is_err(), "{text} was taken");
         }
     }
 }

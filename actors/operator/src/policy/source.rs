@@ -23,22 +23,24 @@ pub(super) enum Refused {
 
 /// Reads a policy file. Links are left as they are.
 pub(super) fn read(path: &Path) -> Result<Policy, Refused> {
-    let text = text_of(path).map_err(Refused::Unreadable)?;
+    let text = text(path).map_err(Refused::Unreadable)?;
     Policy::parse(&path.to_string_lossy(), &text).map_err(Refused::Invalid)
 }
 
 /// Reads a policy file, or says in one failure all that is wrong with it.
 pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
-    read(path).map_err(|refused| match refused {
-        Refused::Unreadable(failure) => failure,
-        Refused::Invalid(invalid) => {
-            let count = invalid.problems.len();
-            let noun = if count == 1 { "problem" } else { "problems" };
-            let message = format!("policy {} has {count} {noun}", path.display());
-            Failure::new(Kind::PolicyInvalid, message)
-                .lines(invalid.problems.iter().map(ToString::to_string))
-                .details(json!({"problems": invalid.problems}))
-        }
+    parse(path, &text(path)?)
+}
+
+/// The policy that a text is, or all that is wrong with it in one failure. `path` is what messages call it.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Policy, Failure> {
+    Policy::parse(&path.to_string_lossy(), text).map_err(|invalid| {
+        let count = invalid.problems.len();
+        let noun = if count == 1 { "problem" } else { "problems" };
+        let message = format!("policy {} has {count} {noun}", path.display());
+        Failure::new(Kind::PolicyInvalid, message)
+            .lines(invalid.problems.iter().map(ToString::to_string))
+            .details(json!({"problems": invalid.problems}))
     })
 }
 
@@ -73,7 +75,8 @@ fn end_under(path: &str, root: &Path) -> Option<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-fn text_of(path: &Path) -> Result<String, Failure> {
+/// The text of a policy file.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     let bytes = bytes_of(path).map_err(|error| unreadable(path, &error))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();

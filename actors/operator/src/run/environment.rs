@@ -16,6 +16,19 @@ pub(crate) fn assemble(
     person: &Person,
 ) -> Result<Vec<(OsString, OsString)>, Failure> {
     let mut variables = inherited(config, person);
+    for (name, value) in self::given(config, given)? {
+        variables.retain(|(known, _)| *known != name);
+        variables.push((name, value));
+    }
+    Ok(variables)
+}
+
+/// What `--env` gives, and nothing else. Of two for one name the later one counts.
+pub(crate) fn given(
+    config: &Config,
+    given: &[OsString],
+) -> Result<Vec<(OsString, OsString)>, Failure> {
+    let mut variables: Vec<(OsString, OsString)> = Vec::new();
     for text in given {
         let (name, value) = variable(config, text)?;
         variables.retain(|(known, _)| *known != name);

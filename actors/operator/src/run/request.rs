@@ -11,11 +11,11 @@ use holdfast_observability::Audit;
 use holdfast_policy::{OnLinkLoss, Policy};
 
 use super::environment::{self, Person};
-use super::terminal;
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::policy::{self, source};
+use crate::session::terminal;
 
 /// One run, well typed.
 #[derive(Debug)]
@@ -82,7 +82,8 @@ impl From<cli::OnLinkLoss> for OnLinkLoss {
     }
 }
 
-fn root(path: &Path) -> Result<PathBuf, Failure> {
+/// A directory that a view can start from.
+pub(crate) fn root(path: &Path) -> Result<PathBuf, Failure> {
     let found = fs::canonicalize(path).and_then(is_directory);
     found.map_err(|error| {
         Failure::caused(
@@ -96,7 +97,7 @@ fn root(path: &Path) -> Result<PathBuf, Failure> {
 
 /// The working directory: the caller's unless another is given. It must be there; whether the policy shows it is for
 /// the fence to say.
-fn directory(given: Option<&Path>, rootfs: Option<&Path>) -> Result<PathBuf, Failure> {
+pub(crate) fn directory(given: Option<&Path>, rootfs: Option<&Path>) -> Result<PathBuf, Failure> {
     let callers = std::env::current_dir();
     let (directory, hint) = match (given, callers) {
         (Some(given), _) if given.is_absolute() => (given.to_owned(), "check --cwd"),
@@ -126,7 +127,8 @@ fn is_directory(path: PathBuf) -> io::Result<PathBuf> {
     }
 }
 
-fn person(policy: &Policy, rootfs: Option<&Path>) -> Person {
+/// Whom the program of this policy runs as.
+pub(crate) fn person(policy: &Policy, rootfs: Option<&Path>) -> Person {
     let root = rootfs.unwrap_or(Path::new("/"));
     // Without the file nobody has a name: that is no failure.
     let accounts = fs::read_to_string(root.join("etc/passwd")).unwrap_or_default();

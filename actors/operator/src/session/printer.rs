@@ -1,17 +1,61 @@
 //! Writes a program's output to one of our ends, byte for byte, on a thread of its own.
 //!
-//! A slow reader holds the program back through the bounded channel. A reader who has gone closes the channel.
+//! A slow reader holds the program back through the bounded channel. A reader who has gone closes the channel. Output
+//! that is wanted as a document is kept in memory instead, up to a bound.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::sync::Arc;
 use std::thread;
 
 use bytes::Bytes;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
 use super::terminal;
+
+/// Where output goes.
+#[derive(Debug)]
+pub(crate) enum Sink {
+    /// To a file, a pipe or a terminal.
+    File(OwnedFd),
+    /// Into memory.
+    Memory(Capture),
+}
+
+/// Output that is kept, up to a bound; what exceeds it is counted only.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Capture(Arc<Mutex<Captured>>);
+
+/// What was kept.
+#[derive(Debug, Default)]
+pub(crate) struct Captured {
+    /// The first bytes.
+    pub(crate) bytes: Vec<u8>,
+    /// How many there were in all.
+    pub(crate) total: u64,
+}
+
+impl Capture {
+    /// The most that is kept of one stream.
+    pub(crate) const MOST: usize = 1 << 20;
+
+    /// Takes out what was kept.
+    pub(crate) fn take(&self) -> Captured {
+        std::mem::take(&mut self.0.lock())
+    }
+
+    fn add(&self, chunk: &[u8]) {
+        let mut captured = self.0.lock();
+        captured.total += chunk.len() as u64;
+        let room = Self::MOST - captured.bytes.len();
+        captured
+            .bytes
+            .extend_from_slice(&chunk[..chunk.len().min(room)]);
+    }
+}
 
 /// How the writing ended.
 #[derive(Debug)]
@@ -27,13 +71,16 @@ pub(crate) enum Printed {
 /// Writes what comes out of `source` to `output`; the end is told when there is nothing left to write.
 pub(crate) fn print(
     name: &str,
-    output: OwnedFd,
+    output: Sink,
     source: mpsc::Receiver<Bytes>,
 ) -> io::Result<oneshot::Receiver<Printed>> {
     let (end, ended) = oneshot::channel();
     let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
     thread.spawn(move || {
-        let printed = write_all(File::from(output), source);
+        let printed = match output {
+            Sink::File(output) => write_all(File::from(output), source),
+            Sink::Memory(capture) => keep_all(&capture, source),
+        };
         let _nobody_waits = end.send(printed);
     })?;
     Ok(ended)
@@ -53,6 +100,13 @@ fn write_all(mut output: File, mut source: mpsc::Receiver<Bytes>) -> Printed {
                 Printed::Failed(error)
             };
         }
+    }
+    Printed::Whole
+}
+
+fn keep_all(capture: &Capture, mut source: mpsc::Receiver<Bytes>) -> Printed {
+    while let Some(chunk) = source.blocking_recv() {
+        capture.add(&chunk);
     }
     Printed::Whole
 }

@@ -65,12 +65,12 @@ impl Drop for Unstopped {
 #[derive(Debug)]
 pub(crate) struct Raw {
     saved: Termios,
-    journal: Journal,
+    journal: Option<Journal>,
 }
 
 impl Raw {
     /// Enters raw mode. `None` when our input is no terminal or it is not our turn.
-    pub(crate) fn enter(journal: &Journal) -> Option<Self> {
+    pub(crate) fn enter(journal: Option<&Journal>) -> Option<Self> {
         let input = io::stdin();
         if !input.is_terminal() || !in_foreground(input.as_fd()) {
             return None;
@@ -78,7 +78,7 @@ impl Raw {
         let saved = tcgetattr(&input).ok()?;
         let raw = Self {
             saved,
-            journal: journal.clone(),
+            journal: journal.cloned(),
         };
         raw.resume();
         Some(raw)
@@ -87,7 +87,9 @@ impl Raw {
     /// Puts the terminal back for a while: somebody else has it now.
     pub(crate) fn pause(&self) {
         Self::set(&self.saved);
-        self.journal.release();
+        if let Some(journal) = &self.journal {
+            journal.release();
+        }
     }
 
     /// Takes it again, if it is our turn.
@@ -96,7 +98,9 @@ impl Raw {
             let mut raw = self.saved.clone();
             cfmakeraw(&mut raw);
             Self::set(&raw);
-            self.journal.hold();
+            if let Some(journal) = &self.journal {
+                journal.hold();
+            }
         }
     }
 

@@ -118,6 +118,34 @@ impl Signals {
     }
 }
 
+/// Hears only what asks us to end, for commands that have nobody to pass it on to.
+#[derive(Debug)]
+pub(crate) struct Ends {
+    interrupt: Signal,
+    terminate: Signal,
+    hangup: Signal,
+}
+
+impl Ends {
+    /// Hears from now on; none of these ends the process by itself any more.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            hangup: signal(SignalKind::hangup())?,
+        })
+    }
+
+    /// The next signal. May be dropped halfway: nothing gets lost.
+    pub(crate) async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => libc::SIGINT,
+            _ = self.terminate.recv() => libc::SIGTERM,
+            _ = self.hangup.recv() => libc::SIGHUP,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -11,25 +11,27 @@ use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::input;
-use super::printer::{self, Printed};
+use super::printer::{self, Printed, Sink};
 use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
+use super::{Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
-use holdfast_keeper::sessions::{Control, Exit, Session};
+use holdfast_keeper::sessions::Control;
 
 /// Our three ends.
 #[derive(Debug)]
 pub(crate) struct Ends {
-    /// Read from.
+    /// Read from, if the session takes input.
     pub(crate) input: OwnedFd,
     /// Written to.
-    pub(crate) output: OwnedFd,
+    pub(crate) output: Sink,
     /// Written to.
-    pub(crate) errors: OwnedFd,
+    pub(crate) errors: Sink,
 }
 
 impl Ends {
@@ -37,8 +39,8 @@ impl Ends {
     pub(crate) fn standard() -> io::Result<Self> {
         Ok(Self {
             input: io::stdin().as_fd().try_clone_to_owned()?,
-            output: io::stdout().as_fd().try_clone_to_owned()?,
-            errors: io::stderr().as_fd().try_clone_to_owned()?,
+            output: Sink::File(io::stdout().as_fd().try_clone_to_owned()?),
+            errors: Sink::File(io::stderr().as_fd().try_clone_to_owned()?),
         })
     }
 }
@@ -55,7 +57,7 @@ pub(crate) async fn attend(
     let deadline = limit.map(later);
     let session = tokio::select! {
         session = launching => session?,
-        signal = first_end(&mut signals) => return Err(interrupted(signal)),
+        signal = first_end(&mut signals) => return Err(Failure::interrupted(signal)),
         () = passing(deadline) => return Err(timed_out(limit)),
     };
     let mut running = Running::begin(session, ends, raw)?;
@@ -64,11 +66,12 @@ pub(crate) async fn attend(
         running.drain(&mut signals).await?;
     }
     match ending {
+        Ending::Known(Exit::Code(0)) => Ok(running.passed_on.map_or(0, by_signal)),
         Ending::Known(Exit::Code(code)) => Ok(code),
         Ending::Known(Exit::Signal(signal)) => Ok(by_signal(signal)),
-        Ending::Known(Exit::Unknown(reason)) => Err(unknown(&reason)),
-        Ending::TimedOut | Ending::Overdue => Err(timed_out(limit)),
-        Ending::Left(signal) => Err(interrupted(signal)),
+        Ending::Known(Exit::Unknown(failure)) => Err(failure),
+        Ending::Known(Exit::TimedOut) | Ending::TimedOut | Ending::Overdue => Err(timed_out(limit)),
+        Ending::Left(signal) => Err(Failure::interrupted(signal)),
     }
 }
 
@@ -85,7 +88,10 @@ enum Ending {
 /// A session whose bytes are flowing.
 struct Running {
     control: tokio::sync::mpsc::Sender<Control>,
-    exit: oneshot::Receiver<Exit>,
+    exit: BoxFuture<'static, Exit>,
+    cancels: bool,
+    /// The first signal that was passed on.
+    passed_on: Option<i32>,
     printed: [Option<oneshot::Receiver<Printed>>; 2],
     patience: Patience,
     raw: Option<Raw>,
@@ -96,10 +102,14 @@ impl Running {
         let internal = |error: io::Error| Failure::caused(Kind::Internal, "start a thread", &error);
         let output = printer::print("stdout", ends.output, session.stdout).map_err(internal)?;
         let errors = printer::print("stderr", ends.errors, session.stderr).map_err(internal)?;
-        input::pump(ends.input, session.stdin).map_err(internal)?;
+        if let Some(stdin) = session.stdin {
+            input::pump(ends.input, stdin).map_err(internal)?;
+        }
         Ok(Self {
             control: session.control,
             exit: session.exit,
+            cancels: session.cancels,
+            passed_on: None,
             printed: [Some(output), Some(errors)],
             patience: Patience::default(),
             raw,
@@ -113,9 +123,6 @@ impl Running {
         loop {
             tokio::select! {
                 exit = &mut self.exit => {
-                    let exit = exit.unwrap_or_else(|_untold| {
-                        Exit::Unknown("its keeper went away".into())
-                    });
                     return if late { Ending::TimedOut } else { Ending::Known(exit) };
                 }
                 heard = signals.next() => if let Some(signal) = self.hear(heard).await {
@@ -168,7 +175,12 @@ impl Running {
     async fn hear(&mut self, heard: Heard) -> Option<i32> {
         match heard {
             Heard::End(signal) => match self.patience.answer(signal) {
-                Answer::Forward(signal) => self.ask(Control::Signal(signal)).await,
+                Answer::Forward(signal) => {
+                    if self.cancels {
+                        self.passed_on.get_or_insert(signal);
+                    }
+                    self.ask(Control::Signal(signal)).await;
+                }
                 Answer::Kill => self.ask(Control::Kill).await,
                 Answer::Leave => return Some(signal),
             },
@@ -223,20 +235,11 @@ fn later(delay: Duration) -> Instant {
     Instant::now() + delay
 }
 
-fn interrupted(signal: i32) -> Failure {
-    let name = nix::sys::signal::Signal::try_from(signal).map_or("a signal", |name| name.as_str());
-    Failure::new(Kind::Interrupted(signal), format!("ended by {name}"))
-}
-
-fn timed_out(limit: Option<Duration>) -> Failure {
+/// Its time was up.
+pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
     let limit = limit.unwrap_or_default();
     Failure::new(Kind::TimedOut, format!("timed out after {limit:?}"))
         .hint("give it more with --timeout")
-}
-
-fn unknown(reason: &str) -> Failure {
-    let message = format!("learn how the program ended: {reason}");
-    Failure::new(Kind::Internal, message)
 }
 
 fn unwritten(place: usize, error: &io::Error) -> Failure {

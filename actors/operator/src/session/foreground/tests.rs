@@ -3,6 +3,7 @@ use std::io::{PipeReader, PipeWriter, Read as _, Write as _};
 use std::thread;
 
 use bytes::Bytes;
+use holdfast_keeper::sessions::{self, Exit};
 use tokio::sync::mpsc;
 
 use super::*;
@@ -29,7 +30,7 @@ fn session() -> (Session, Program) {
     let (stderr_end, stderr) = mpsc::channel(1);
     let (control, control_end) = mpsc::channel(1);
     let (exit_end, exit) = oneshot::channel();
-    let session = Session {
+    let session = sessions::Session {
         stdin,
         stdout,
         stderr,
@@ -43,7 +44,7 @@ fn session() -> (Session, Program) {
         control: control_end,
         exit: exit_end,
     };
-    (session, program)
+    (session.into(), program)
 }
 
 fn ends() -> (Ends, Person) {
@@ -51,8 +52,8 @@ fn ends() -> (Ends, Person) {
     let ((input, theirs), (output_end, output), (errors_end, errors)) = (pipe(), pipe(), pipe());
     let ends = Ends {
         input: input.into(),
-        output: output.into(),
-        errors: errors.into(),
+        output: Sink::File(output.into()),
+        errors: Sink::File(errors.into()),
     };
     let person = Person {
         input: theirs,
@@ -171,7 +172,7 @@ fn a_terminal_that_was_hung_up_is_a_reader_who_went_away() {
     let (session, program) = session();
     let (mut ends, _person) = ends();
     let terminal = nix::pty::openpty(None, None).expect("a terminal");
-    ends.output = terminal.slave;
+    ends.output = Sink::File(terminal.slave);
     let attended = attended(session, ends, None);
     let show = |text| program.stdout.blocking_send(Bytes::from_static(text));
 
@@ -195,7 +196,7 @@ fn output_that_cannot_be_written_is_a_failure_with_its_reason() {
     let (session, program) = session();
     let (mut ends, _person) = ends();
     let full = File::options().write(true).open("/dev/full");
-    ends.output = full.expect("opens").into();
+    ends.output = Sink::File(full.expect("opens").into());
     let attended = attended(session, ends, None);
 
     let chunk = Bytes::from_static(b"hello\n");

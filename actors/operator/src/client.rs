@@ -1,0 +1,202 @@
+//! The way to the gateway: found, started when it is not there, and asked only when it speaks our protocol.
+//!
+//! ```text
+//! address ──listens──> connected ──same major version──> asked
+//!    │ nobody listens                    │ another
+//!    ├─ the default address: started in the background, once, whoever asks first
+//!    └─ HOLDFAST_GATEWAY: refused, one line, at once
+//! ```
+
+use std::future::Future;
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use holdfast_wire::handshake::{VERSION, Version};
+use holdfast_wire::v1;
+use holdfast_wire::v1::gateway_client::GatewayClient;
+use hyper_util::rt::TokioIo;
+use tokio::net::UnixStream;
+use tokio::time::timeout;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
+use crate::session::signals::Ends;
+use address::Address;
+
+mod address;
+mod background;
+mod refusal;
+
+pub(crate) use refusal::refused;
+
+/// The services of the gateway, ready to be asked.
+pub(crate) type Client = GatewayClient<Channel>;
+
+/// Does something with the gateway, on a runtime of its own. A signal that ends us is told as any failure is.
+pub(crate) fn with<F>(config: &Config, work: impl FnOnce(Client) -> F) -> Result<ExitCode, Failure>
+where
+    F: Future<Output = Result<ExitCode, Failure>>,
+{
+    on_runtime(async {
+        let mut ends = Ends::listen().map_err(|error| internal("listen for signals", &error))?;
+        tokio::select! {
+            outcome = async { work(reach(config).await?).await } => outcome,
+            signal = ends.next() => Err(Failure::interrupted(signal)),
+        }
+    })
+}
+
+/// Runs to the end on one thread: a command line has no use for more.
+pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> Result<T, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| internal("start the runtime", &error))?;
+    let outcome = runtime.block_on(work);
+    // A thread that reads our input, or a name that is still looked up, keeps nobody.
+    runtime.shutdown_background();
+    outcome
+}
+
+/// The gateway, connected and found to speak our protocol.
+pub(crate) async fn reach(config: &Config) -> Result<Client, Failure> {
+    let address = Address::of(config)?;
+    let channel = match timeout(REACH, connect(&address, config)).await {
+        Ok(connected) => connected?,
+        Err(_late) => return Err(unreachable(&address, "it does not answer")),
+    };
+    let mut client = GatewayClient::new(channel)
+        .max_decoding_message_size(holdfast_wire::MOST_BYTES)
+        .max_encoding_message_size(holdfast_wire::MOST_BYTES);
+    match timeout(ANSWER, client.version(v1::Nothing {})).await {
+        Ok(Ok(version)) => agree(&version.into_inner())?,
+        Ok(Err(status)) => return Err(unreachable(&address, &refusal::cause(&status))),
+        Err(_late) => return Err(unreachable(&address, "it does not answer")),
+    }
+    Ok(client)
+}
+
+async fn connect(address: &Address, config: &Config) -> Result<Channel, Failure> {
+    let path = match address {
+        Address::Tcp(remote) => {
+            let connected = remote.endpoint()?.connect().await;
+            return connected.map_err(|error| unreachable(address, &deepest(&error)));
+        }
+        Address::Unix { path, .. } => path,
+    };
+    let first = match UnixStream::connect(path).await {
+        Ok(stream) => stream,
+        Err(error) if address.is_ours_to_start() && nobody_listens(&error) => {
+            background::start(config, path).await?
+        }
+        Err(error) => return Err(unreachable(address, &plain(&error))),
+    };
+    // The name is never looked up; the connection that was just made is the first one to be used.
+    let mut first = Some(first);
+    let path = path.clone();
+    let connector = tower::service_fn(move |_| {
+        let (first, path) = (first.take(), path.clone());
+        async move {
+            let stream = match first {
+                Some(stream) => stream,
+                None => UnixStream::connect(path).await?,
+            };
+            Ok::<_, io::Error>(TokioIo::new(stream))
+        }
+    });
+    Endpoint::from_static("http://gateway")
+        .initial_stream_window_size(WINDOW)
+        .initial_connection_window_size(WINDOW)
+        .connect_with_connector(connector)
+        .await
+        .map_err(|error| unreachable(address, &deepest(&error)))
+}
+
+fn nobody_listens(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
+    )
+}
+
+/// Another minor version only knows more or less; another major one would misunderstand.
+fn agree(gateway: &v1::VersionReply) -> Result<(), Failure> {
+    let theirs: Option<Version> = gateway.protocol.parse().ok();
+    if theirs.is_some_and(|version| version.major == VERSION.major) {
+        return Ok(());
+    }
+    let message = format!(
+        "the gateway (holdfast {}) speaks protocol {:?}, this is holdfast {} with protocol {VERSION}",
+        gateway.version,
+        gateway.protocol,
+        env!("CARGO_PKG_VERSION"),
+    );
+    Err(Failure::new(Kind::Unsupported, message)
+        .hint("use one version for both: end the old gateway, and start the new one"))
+}
+
+fn unreachable(address: &Address, why: &str) -> Failure {
+    let message = format!(
+        "cannot reach gateway at {address}: {why}; start it with {}",
+        address.command()
+    );
+    Failure::new(Kind::Unreachable, message)
+}
+
+/// What an error says at its root, where the news is.
+fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut deepest = error;
+    while let Some(cause) = deepest.source() {
+        deepest = cause;
+    }
+    deepest
+        .downcast_ref::<io::Error>()
+        .map_or_else(|| deepest.to_string(), plain)
+}
+
+/// What an error of the system says, in lower case and without its number.
+fn plain(error: &io::Error) -> String {
+    let text = error.to_string();
+    let words = text.split(" (os error ").next().unwrap_or_default();
+    words.to_lowercase()
+}
+
+fn internal(what: &str, error: &io::Error) -> Failure {
+    Failure::caused(Kind::Internal, what, error)
+}
+
+/// Between the call and a connection; a gateway that starts first has its own, longer one inside.
+const REACH: Duration = Duration::from_secs(8);
+
+/// Between the connection and the first answer.
+const ANSWER: Duration = Duration::from_secs(2);
+
+/// What may be on its way to us unread: enough for a pipe at full speed.
+const WINDOW: u32 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn gateway(protocol: &str) -> v1::VersionReply {
+        v1::VersionReply {
+            version: "9.9.9".into(),
+            protocol: protocol.into(),
+            pid: 1,
+        }
+    }
+
+    /// CL-09: another version is found each time, and both are named.
+    #[test]
+    fn a_gateway_of_another_major_version_is_refused_with_both_named() {
+        let failure = agree(&gateway("2.0")).expect_err("speaks another protocol");
+
+        assert!(failure.message().contains("9.9.9"));
+        assert!(failure.message().contains("2.0"));
+        assert!(failure.message().contains(&VERSION.to_string()));
+        assert!(agree(&gateway("")).is_err());
+        assert!(agree(&gateway("1.7")).is_ok());
+    }
+}

@@ -1,0 +1,132 @@
+//! What the gateway refused, in our own words: its sentence, its reason, and when to try again.
+
+use holdfast_wire::problem;
+use serde_json::{Map, Value};
+use tonic::{Code, Status};
+
+use crate::failure::{Failure, Kind};
+
+/// An error of the gateway as a failure of this command.
+pub(crate) fn refused(status: &Status) -> Failure {
+    let code = code(status.code());
+    let Some(problem) = problem::of(status) else {
+        let is = |codes: &[Code]| codes.contains(&status.code());
+        let (reason, message) = if is(&[Code::Unavailable, Code::Unknown, Code::Cancelled]) {
+            let message = format!("the gateway went away: {}", cause(status));
+            ("GatewayLost", message)
+        } else if is(&[Code::Unimplemented]) {
+            let message = "the gateway does not know this request";
+            ("Unimplemented", message.to_owned())
+        } else {
+            ("Refused", cause(status))
+        };
+        return Failure::new(Kind::Refused, message).told(code, reason, None);
+    };
+    let kind = match problem.reason.as_str() {
+        "ProgramNotFound" => Kind::ProgramNotFound,
+        "ProgramNotExecutable" => Kind::ProgramNotExecutable,
+        "PolicyInvalid" => Kind::PolicyInvalid,
+        "Timeout" | "TimedOut" => Kind::TimedOut,
+        _ => Kind::Refused,
+    };
+    let retry = Some(problem.retry_after_ms).filter(|after| *after > 0);
+    let mut details = Map::new();
+    let mut hint = None;
+    for (name, value) in problem.details {
+        if name == "hint" {
+            hint = Some(value);
+        } else {
+            details.insert(name, value.into());
+        }
+    }
+    let failure = Failure::new(kind, status.message())
+        .details(Value::Object(details))
+        .told(code, &problem.reason, retry);
+    match hint.or_else(|| usual_hint(&problem.reason).map(str::to_owned)) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
+}
+
+/// What an error without a problem says: at its root where it has causes, in one line.
+pub(super) fn cause(status: &Status) -> String {
+    let root = std::error::Error::source(status).map(super::deepest);
+    let text = root.unwrap_or_else(|| status.message().to_owned());
+    text.lines().next().unwrap_or_default().to_owned()
+}
+
+fn usual_hint(reason: &str) -> Option<&'static str> {
+    match reason {
+        "NoSuchSandbox" => Some("`holdfast list` shows what there is"),
+        "NoSuchSession" => Some("`holdfast sessions NAME` shows what there is"),
+        "ProgramNotFound" => {
+            Some("it has to be in the sandbox's view (filesystem_policy) and on its PATH")
+        }
+        "ProgramNotExecutable" => {
+            Some("it must be executable for the sandbox's user, and its path in the view")
+        }
+        _ => None,
+    }
+}
+
+/// The canonical name of a code.
+fn code(code: Code) -> &'static str {
+    match code {
+        Code::Ok => "OK",
+        Code::Cancelled => "CANCELLED",
+        Code::Unknown => "UNKNOWN",
+        Code::InvalidArgument => "INVALID_ARGUMENT",
+        Code::DeadlineExceeded => "DEADLINE_EXCEEDED",
+        Code::NotFound => "NOT_FOUND",
+        Code::AlreadyExists => "ALREADY_EXISTS",
+        Code::PermissionDenied => "PERMISSION_DENIED",
+        Code::ResourceExhausted => "RESOURCE_EXHAUSTED",
+        Code::FailedPrecondition => "FAILED_PRECONDITION",
+        Code::Aborted => "ABORTED",
+        Code::OutOfRange => "OUT_OF_RANGE",
+        Code::Unimplemented => "UNIMPLEMENTED",
+        Code::Internal => "INTERNAL",
+        Code::Unavailable => "UNAVAILABLE",
+        Code::DataLoss => "DATA_LOSS",
+        Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_wire::v1::Problem;
+
+    fn exit(status: &Status) -> u8 {
+        refused(status).kind().exit()
+    }
+
+    /// CL-07, EX-10: what is missing, what cannot run and what is ours are told apart.
+    #[test]
+    fn each_refusal_has_its_exit_code() {
+        let told = |reason| problem::plain(Code::NotFound, "x", reason);
+
+        assert_eq!(exit(&told("ProgramNotFound")), 127);
+        assert_eq!(exit(&told("ProgramNotExecutable")), 126);
+        assert_eq!(exit(&told("NoSuchSandbox")), 125);
+        assert_eq!(exit(&told("PolicyInvalid")), 2);
+        assert_eq!(exit(&Status::unavailable("transport error")), 125);
+    }
+
+    #[test]
+    fn the_document_repeats_what_the_gateway_said() {
+        let problem = Problem {
+            reason: "DescriptorPressure".into(),
+            details: [("free".to_owned(), "2".to_owned())].into(),
+            retry_after_ms: 250,
+        };
+        let status = problem::status(Code::ResourceExhausted, "start a session", &problem);
+
+        let document = refused(&status).document();
+
+        assert_eq!(document["error"]["code"], "RESOURCE_EXHAUSTED");
+        assert_eq!(document["error"]["reason"], "DescriptorPressure");
+        assert_eq!(document["error"]["details"]["free"], "2");
+        assert_eq!(document["error"]["retryAfterMs"], 250);
+    }
+}

@@ -1,0 +1,181 @@
+//! `holdfast forward`: a port of this host leads to one of the sandbox's own loopback, until Ctrl-C.
+//!
+//! ```text
+//! accept ──> one session of the kind dial ──> bytes both ways, each half closed by itself ──> both over
+//! ```
+
+use std::io;
+use std::net::Ipv4Addr;
+use std::process::ExitCode;
+
+use bytes::Bytes;
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use holdfast_wire::v1;
+use holdfast_wire::v1::session_input::Kind as Said;
+use holdfast_wire::v1::session_output::Kind as Heard;
+use std::io::Write as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+
+use super::request;
+use crate::cli::sandboxes::Forward;
+use crate::client::{self, Client, refused};
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
+use crate::output;
+
+/// Carries connections until a signal ends it.
+pub(crate) fn forward(
+    arguments: &Forward,
+    config: &Config,
+    quiet: bool,
+) -> Result<ExitCode, Failure> {
+    let (local, remote) = arguments.ports;
+    client::with(config, async |mut client| {
+        // A sandbox that is not there is told now, and not to the first who connects.
+        client
+            .get(request(&arguments.name))
+            .await
+            .map_err(|status| refused(&status))?;
+        let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await;
+        let listener = bound.map_err(|error| unbound(local, &error))?;
+        let port = listener
+            .local_addr()
+            .map_err(|error| unbound(local, &error))?
+            .port();
+        output::text(&format!("127.0.0.1:{port}\n"))?;
+        let mut connections = FuturesUnordered::new();
+        loop {
+            tokio::select! {
+                accepted = listener.accept(), if connections.len() < MOST => match accepted {
+                    Ok((stream, _)) => {
+                        let (client, name) = (client.clone(), arguments.name.clone());
+                        connections.push(carry(client, name, remote, stream));
+                    }
+                    Err(error) => {
+                        tell(quiet, &format!("accept a connection: {error}"));
+                        tokio::time::sleep(REST).await;
+                    }
+                },
+                Some(outcome) = connections.next() => if let Err(why) = outcome {
+                    tell(quiet, &why);
+                },
+            }
+        }
+    })
+    .or_else(super::status::quietly)
+}
+
+fn unbound(port: u16, error: &io::Error) -> Failure {
+    Failure::caused(
+        Kind::Unreadable,
+        format!("listen on 127.0.0.1:{port}"),
+        error,
+    )
+    .hint("write 0 for any port that is free")
+}
+
+fn tell(quiet: bool, what: &str) {
+    if !quiet {
+        let _unheard = writeln!(io::stderr(), "holdfast: {what}");
+    }
+}
+
+/// One connection, from its session's start to its end.
+async fn carry(
+    mut client: Client,
+    sandbox: String,
+    port: u16,
+    stream: TcpStream,
+) -> Result<(), String> {
+    let _only_slower = stream.set_nodelay(true);
+    let (say, said) = mpsc::channel(DEPTH);
+    let dial = Said::Dial(v1::DialStart {
+        sandbox,
+        port: port.into(),
+    });
+    let _has_room = say.try_send(message(dial));
+    let opened = client.session(ReceiverStream::new(said)).await;
+    let incoming = opened
+        .map_err(|status| refused(&status).message().to_owned())?
+        .into_inner();
+    let (reader, writer) = stream.into_split();
+    // The session's end is the end of both halves; the caller's end is only that of its own.
+    tokio::select! {
+        ended = inwards(incoming, writer) => ended,
+        () = outwards(reader, say) => Ok(()),
+    }
+}
+
+async fn outwards(mut reader: OwnedReadHalf, say: mpsc::Sender<v1::SessionInput>) {
+    let mut buffer = vec![0; CHUNK];
+    loop {
+        match reader.read(&mut buffer).await {
+            Ok(0) => {
+                let _over = say.send(message(Said::End(v1::Nothing {}))).await;
+                return std::future::pending().await;
+            }
+            Ok(count) => {
+                let data = Bytes::copy_from_slice(&buffer[..count]);
+                if say.send(message(Said::Data(data))).await.is_err() {
+                    return std::future::pending().await;
+                }
+            }
+            // It was reset: nobody is there for the rest, and the session ends with its stream.
+            Err(_reset) => return,
+        }
+    }
+}
+
+async fn inwards(
+    mut incoming: Streaming<v1::SessionOutput>,
+    mut writer: OwnedWriteHalf,
+) -> Result<(), String> {
+    let mut said = Vec::new();
+    loop {
+        let heard = incoming.message().await;
+        let heard = heard.map_err(|status| refused(&status).message().to_owned())?;
+        match heard.and_then(|output| output.kind) {
+            Some(Heard::Chunk(chunk)) if chunk.stream() == v1::Stream::Stderr => {
+                let room = CHUNK.saturating_sub(said.len());
+                said.extend_from_slice(&chunk.data[..chunk.data.len().min(room)]);
+            }
+            Some(Heard::Chunk(chunk)) => {
+                if writer.write_all(&chunk.data).await.is_err() {
+                    return Ok(());
+                }
+            }
+            Some(Heard::Begun(_)) => {}
+            Some(Heard::Lost(bytes)) => {
+                return Err(format!("{bytes} bytes of a connection were lost"));
+            }
+            Some(Heard::Ended(_)) | None => break,
+        }
+    }
+    let said = String::from_utf8_lossy(&said);
+    if said.trim().is_empty() {
+        Ok(())
+    } else {
+        Err(said.trim().to_owned())
+    }
+}
+
+fn message(kind: Said) -> v1::SessionInput {
+    v1::SessionInput { kind: Some(kind) }
+}
+
+/// Connections at once; more wait in the backlog.
+const MOST: usize = 256;
+
+/// Messages that may wait towards the sandbox.
+const DEPTH: usize = 4;
+
+const CHUNK: usize = 64 << 10;
+
+/// After an accept that failed: descriptors may be short.
+const REST: std::time::Duration = std::time::Duration::from_millis(100);

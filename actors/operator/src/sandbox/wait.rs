@@ -1,0 +1,190 @@
+//! `holdfast wait`: until a sandbox is where it should be, or cannot get there any more.
+//!
+//! ```text
+//! Watching ──goal──> 0            ──cannot get there──> 125
+//!    │  ▲     ──timeout──> 124
+//!    └──┘ the gateway went away: asked again until the timeout
+//! ```
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use holdfast_wire::v1;
+use holdfast_wire::v1::Phase;
+use tokio::time::{sleep, timeout};
+use tonic::Code;
+
+use super::{request, status, words};
+use crate::cli::sandboxes::{Goal, Wait};
+use crate::client::{self, Client, refused};
+use crate::config::Config;
+use crate::failure::{Failure, Kind};
+
+/// Waits for a phase.
+pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failure> {
+    let limit = arguments.timeout.unwrap_or(Duration::MAX);
+    client::with(config, async |mut client| {
+        let mut last = None;
+        let waiting = reached(&mut client, &arguments.name, arguments.goal, &mut last);
+        match timeout(limit, waiting).await {
+            Ok(reached) => reached.map(|()| ExitCode::SUCCESS),
+            Err(_late) => Err(late(&arguments.name, arguments.goal, limit, last.as_ref())),
+        }
+    })
+}
+
+/// Waits until the goal is reached. An error: it cannot be reached any more. `last` is the status that was seen last.
+pub(super) async fn reached(
+    client: &mut Client,
+    name: &str,
+    goal: Goal,
+    last: &mut Option<v1::Status>,
+) -> Result<(), Failure> {
+    loop {
+        match watched(client, name, goal, last).await {
+            Ok(()) => return Ok(()),
+            Err(Lost::For(failure)) => return Err(failure),
+            // A gateway that is started again is soon back; whoever waits has time.
+            Err(Lost::Gateway) => sleep(AGAIN).await,
+        }
+    }
+}
+
+enum Lost {
+    For(Failure),
+    Gateway,
+}
+
+async fn watched(
+    client: &mut Client,
+    name: &str,
+    goal: Goal,
+    last: &mut Option<v1::Status>,
+) -> Result<(), Lost> {
+    let outcome = |status: &tonic::Status| {
+        let gone = [Code::Unavailable, Code::Unknown, Code::Cancelled].contains(&status.code());
+        // What carries a problem was said by a gateway that is there.
+        if gone && holdfast_wire::problem::of(status).is_none() {
+            Lost::Gateway
+        } else {
+            Lost::For(refused(status))
+        }
+    };
+    let opened = client.watch(request(name)).await;
+    let mut changes = opened.map_err(|status| outcome(&status))?.into_inner();
+    while let Some(status) = changes.message().await.map_err(|status| outcome(&status))? {
+        let judged = judge(&status, goal);
+        *last = Some(status);
+        match judged {
+            Standing::Reached => return Ok(()),
+            Standing::Elsewhere => {}
+            Standing::Never(why) => {
+                let message = format!("wait for {name} to be {}: {why}", word(goal));
+                return Err(Lost::For(Failure::new(Kind::NotReached, message)));
+            }
+        }
+    }
+    let message = format!("wait for {name} to be {}: it was deleted", word(goal));
+    Err(Lost::For(Failure::new(Kind::NotReached, message)))
+}
+
+/// Where a sandbox stands on the way to a goal.
+#[derive(Debug, PartialEq, Eq)]
+enum Standing {
+    Reached,
+    Elsewhere,
+    /// It ended somewhere else, and will not leave by itself.
+    Never(String),
+}
+
+fn judge(status: &v1::Status, goal: Goal) -> Standing {
+    let phase = status.phase();
+    let goal_phase = match goal {
+        Goal::Ready => Phase::Ready,
+        Goal::Degraded => Phase::Degraded,
+        Goal::Stopped => Phase::Stopped,
+        Goal::Failed => Phase::Failed,
+    };
+    if phase == goal_phase {
+        return Standing::Reached;
+    }
+    match phase {
+        Phase::Failed | Phase::Stopped | Phase::Deleting => {
+            let because = words::because(&status.reason, &status.message);
+            let because = if because.is_empty() {
+                because
+            } else {
+                format!(" ({because})")
+            };
+            Standing::Never(format!("it is {}{because}", words::phase(phase)))
+        }
+        Phase::Unspecified | Phase::Pending | Phase::Ready | Phase::Degraded => Standing::Elsewhere,
+    }
+}
+
+fn late(name: &str, goal: Goal, limit: Duration, last: Option<&v1::Status>) -> Failure {
+    let stands = last.map_or_else(
+        || "nothing was heard of it".to_owned(),
+        |last| {
+            format!(
+                "it is {} ({})",
+                words::phase(last.phase()),
+                status::first_false(last)
+            )
+        },
+    );
+    let message = format!(
+        "wait for {name} to be {}: timed out after {limit:?}: {stands}",
+        word(goal)
+    );
+    Failure::new(Kind::TimedOut, message)
+}
+
+fn word(goal: Goal) -> &'static str {
+    match goal {
+        Goal::Ready => "ready",
+        Goal::Degraded => "degraded",
+        Goal::Stopped => "stopped",
+        Goal::Failed => "failed",
+    }
+}
+
+/// Between two attempts to find the gateway again.
+const AGAIN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn standing(phase: Phase, goal: Goal) -> Standing {
+        let status = v1::Status {
+            phase: phase.into(),
+            reason: "FenceUnproven".into(),
+            ..v1::Status::default()
+        };
+        judge(&status, goal)
+    }
+
+    #[test]
+    fn one_that_can_still_get_there_is_waited_for() {
+        for phase in [Phase::Pending, Phase::Degraded, Phase::Unspecified] {
+            assert_eq!(standing(phase, Goal::Ready), Standing::Elsewhere);
+        }
+        assert_eq!(standing(Phase::Ready, Goal::Ready), Standing::Reached);
+        assert_eq!(standing(Phase::Failed, Goal::Failed), Standing::Reached);
+    }
+
+    #[test]
+    fn one_that_ended_elsewhere_is_not_waited_for() {
+        let never = standing(Phase::Failed, Goal::Ready);
+
+        assert_eq!(
+            never,
+            Standing::Never("it is Failed (FenceUnproven)".into())
+        );
+        assert!(matches!(
+            standing(Phase::Deleting, Goal::Stopped),
+            Standing::Never(_)
+        ));
+    }
+}

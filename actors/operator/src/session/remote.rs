@@ -1,0 +1,325 @@
+//! A session behind the gateway, carried over one gRPC stream.
+//!
+//! ```text
+//! Opening ──begun──> Carrying ──ended──> Over: the exit
+//!    │ refused           ├── the stream ends, or breaks ──> Lost: the outcome is unknown, from which offset on
+//!    └──> the refusal    └── nobody reads stdout ──> SIGPIPE, and its end is awaited for a while
+//! ```
+//!
+//! Input, output and requests are three loops that never wait for each other: a program that does not read its input still
+//! writes, and can be signalled. Only a message `ended` makes an exit.
+
+use std::pin::Pin;
+use std::time::Duration;
+
+use bytes::Bytes;
+use holdfast_keeper::sessions::Control;
+use holdfast_wire::v1;
+use holdfast_wire::v1::exit::How;
+use holdfast_wire::v1::session_input::Kind as Said;
+use holdfast_wire::v1::session_output::Kind as Heard;
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Sleep, sleep, timeout};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Status, Streaming};
+
+use super::{Exit, Session};
+use crate::client::{Client, refused};
+use crate::failure::{Failure, Kind};
+
+/// What is known of a session that was carried.
+#[derive(Debug, Default)]
+pub(crate) struct Carried {
+    /// Its number and its start.
+    pub(crate) begun: Option<v1::Begun>,
+    /// How it ended.
+    pub(crate) ending: Option<v1::Ending>,
+    /// Bytes that were overwritten before they were read.
+    pub(crate) lost: u64,
+}
+
+/// How we behave towards a session.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Manner {
+    /// Our input is its input.
+    pub(crate) input: bool,
+    /// It is ours: it ends when nobody reads it, and a signal cancels it.
+    pub(crate) ours: bool,
+}
+
+/// The far ends of a session's channels.
+pub(crate) struct Part {
+    sandbox: String,
+    manner: Manner,
+    begun: oneshot::Sender<Result<(), Failure>>,
+    stdin: Option<mpsc::Receiver<Bytes>>,
+    stdout: Option<mpsc::Sender<Bytes>>,
+    stderr: Option<mpsc::Sender<Bytes>>,
+    control: mpsc::Receiver<Control>,
+    exit: oneshot::Sender<Exit>,
+}
+
+/// A session that is being opened: resolves when it has begun.
+pub(crate) type Opening = oneshot::Receiver<Result<(), Failure>>;
+
+impl Part {
+    /// A session, what tells when it has begun, and the part that carries it.
+    pub(crate) fn new(sandbox: &str, manner: Manner) -> (Session, Opening, Self) {
+        let (stdin, stdin_end) = mpsc::channel(DEPTH);
+        let (stdout_end, stdout) = mpsc::channel(DEPTH);
+        let (stderr_end, stderr) = mpsc::channel(DEPTH);
+        let (control, control_end) = mpsc::channel(DEPTH);
+        let (exit_end, exit) = oneshot::channel();
+        let (begun, opening) = oneshot::channel();
+        let session = Session {
+            stdin: manner.input.then_some(stdin),
+            stdout,
+            stderr,
+            control,
+            exit: Box::pin(async move {
+                let untold = |_| Exit::Unknown(super::unknown("nobody carries it any more"));
+                exit.await.unwrap_or_else(untold)
+            }),
+            cancels: manner.ours,
+        };
+        let part = Self {
+            sandbox: sandbox.to_owned(),
+            manner,
+            begun,
+            stdin: manner.input.then_some(stdin_end),
+            stdout: Some(stdout_end),
+            stderr: Some(stderr_end),
+            control: control_end,
+            exit: exit_end,
+        };
+        (session, opening, part)
+    }
+
+    /// Opens the session with `first`, and carries it to its end.
+    pub(crate) async fn carry(mut self, mut client: Client, first: Said) -> Carried {
+        let (say, said) = mpsc::channel(DEPTH);
+        let _has_room = say.try_send(message(first));
+        let opened = open(&mut client, said).await;
+        let (begun, incoming) = match opened {
+            Ok(opened) => opened,
+            Err(failure) => {
+                let _nobody_waits = self.begun.send(Err(failure));
+                return Carried::default();
+            }
+        };
+        let _nobody_waits = self.begun.send(Ok(()));
+        let mut carried = Carried {
+            begun: Some(begun),
+            ..Carried::default()
+        };
+        let stdin = self.stdin.take();
+        let (pipe, broken) = mpsc::channel(1);
+        let output = Output {
+            incoming,
+            stdout: self.stdout.take(),
+            stderr: self.stderr.take(),
+            offset: 0,
+            broken: self.manner.ours.then_some(pipe),
+        };
+        let asking = Asking {
+            client,
+            say: say.clone(),
+            sandbox: self.sandbox.clone(),
+            session: begun.session,
+        };
+        // The output decides when all is over; the other two end with it.
+        let exit = tokio::select! {
+            exit = output.carry(&mut carried, &self.sandbox) => exit,
+            () = feed(stdin, say) => unreachable_end(),
+            () = asking.obey(self.control, broken) => unreachable_end(),
+        };
+        let _nobody_waits = self.exit.send(exit);
+        carried
+    }
+}
+
+/// Sends the first message, and waits for the session's begin.
+async fn open(
+    client: &mut Client,
+    said: mpsc::Receiver<v1::SessionInput>,
+) -> Result<(v1::Begun, Streaming<v1::SessionOutput>), Failure> {
+    let opened = client.session(ReceiverStream::new(said)).await;
+    let mut incoming = opened.map_err(|status| refused(&status))?.into_inner();
+    match incoming.message().await {
+        Ok(Some(v1::SessionOutput {
+            kind: Some(Heard::Begun(begun)),
+        })) => Ok((begun, incoming)),
+        Ok(_) => Err(Failure::new(
+            Kind::OutcomeUnknown,
+            "open the session: the gateway did not say that it began",
+        )),
+        Err(status) => Err(refused(&status)),
+    }
+}
+
+/// Passes input on until it ends, which is said; then rests.
+async fn feed(stdin: Option<mpsc::Receiver<Bytes>>, say: mpsc::Sender<v1::SessionInput>) {
+    if let Some(mut stdin) = stdin {
+        while let Some(data) = stdin.recv().await {
+            if say.send(message(Said::Data(data))).await.is_err() {
+                break;
+            }
+        }
+        let _over = say.send(message(Said::End(v1::Nothing {}))).await;
+    }
+    std::future::pending::<()>().await;
+}
+
+/// Asks the session for what is not input.
+struct Asking {
+    client: Client,
+    say: mpsc::Sender<v1::SessionInput>,
+    sandbox: String,
+    session: u64,
+}
+
+impl Asking {
+    /// Obeys what is asked, and passes on that our reader has gone.
+    async fn obey(mut self, mut asked: mpsc::Receiver<Control>, mut broken: mpsc::Receiver<()>) {
+        loop {
+            let control = tokio::select! {
+                Some(control) = asked.recv() => control,
+                Some(()) = broken.recv() => Control::Signal(libc::SIGPIPE),
+                else => break,
+            };
+            match control {
+                Control::Resize(size) => {
+                    let size = v1::TerminalSize {
+                        rows: size.rows.into(),
+                        columns: size.columns.into(),
+                    };
+                    // Behind input that nobody takes a size waits too; the next one is newer anyway.
+                    let _full = self.say.try_send(message(Said::Resize(size)));
+                }
+                // Signals do not stand in line behind input.
+                Control::Signal(signal) => self.kill(signal).await,
+                Control::Kill => self.kill(libc::SIGKILL).await,
+            }
+        }
+        std::future::pending::<()>().await;
+    }
+
+    async fn kill(&mut self, signal: i32) {
+        let request = v1::KillRequest {
+            sandbox: self.sandbox.clone(),
+            session: self.session,
+            signal,
+        };
+        // One that has ended needs no signal; its exit is on the way.
+        let _asked = timeout(PATIENCE, self.client.kill(request)).await;
+    }
+}
+
+/// What comes from the session.
+struct Output {
+    incoming: Streaming<v1::SessionOutput>,
+    stdout: Option<mpsc::Sender<Bytes>>,
+    stderr: Option<mpsc::Sender<Bytes>>,
+    /// The first byte that has not come yet.
+    offset: u64,
+    /// Told once when nobody reads stdout any more.
+    broken: Option<mpsc::Sender<()>>,
+}
+
+impl Output {
+    async fn carry(mut self, carried: &mut Carried, sandbox: &str) -> Exit {
+        let mut unread = None;
+        loop {
+            if self.stdout.is_none() && unread.is_none() {
+                unread = Some(Box::pin(sleep(PATIENCE)));
+            }
+            let heard = tokio::select! {
+                heard = self.incoming.message() => heard,
+                () = passing(unread.as_mut()) => return Exit::Signal(libc::SIGPIPE),
+            };
+            match heard.map(|output| output.and_then(|output| output.kind)) {
+                Ok(Some(Heard::Chunk(chunk))) => self.pass_on(chunk).await,
+                Ok(Some(Heard::Lost(bytes))) => {
+                    carried.lost += bytes;
+                    self.offset += bytes;
+                }
+                Ok(Some(Heard::Begun(_))) => {}
+                Ok(Some(Heard::Ended(ending))) => {
+                    let exit = self.exit_of(&ending, carried, sandbox);
+                    carried.ending = Some(ending);
+                    return exit;
+                }
+                Ok(None) => return self.lost(carried, sandbox, "the stream ended without it"),
+                Err(status) => return self.lost(carried, sandbox, &why(&status)),
+            }
+        }
+    }
+
+    async fn pass_on(&mut self, chunk: v1::OutputChunk) {
+        self.offset = chunk.offset + chunk.data.len() as u64;
+        let stderr = chunk.stream() == v1::Stream::Stderr;
+        let sink = if stderr {
+            &mut self.stderr
+        } else {
+            &mut self.stdout
+        };
+        if let Some(open) = sink
+            && open.send(chunk.data).await.is_err()
+        {
+            *sink = None;
+            if !stderr && let Some(broken) = self.broken.take() {
+                let _told = broken.try_send(());
+            }
+        }
+    }
+
+    fn exit_of(&self, ending: &v1::Ending, carried: &Carried, sandbox: &str) -> Exit {
+        if ending.reason == "Timeout" {
+            return Exit::TimedOut;
+        }
+        match ending.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+            Some(How::Code(code)) => Exit::Code(u8::try_from(*code & 0xff).unwrap_or(u8::MAX)),
+            Some(How::Signal(signal)) => Exit::Signal(*signal),
+            Some(How::Unknown(reason)) => self.lost(carried, sandbox, reason),
+            None => self.lost(carried, sandbox, "the gateway did not say it"),
+        }
+    }
+
+    /// Nobody told how it ended; it may still be running.
+    fn lost(&self, carried: &Carried, sandbox: &str, why: &str) -> Exit {
+        let session = carried.begun.map(|begun| begun.session).unwrap_or_default();
+        let message = format!(
+            "the outcome is unknown: {why}; attach again with: holdfast attach {sandbox} {session} --from {}",
+            self.offset
+        );
+        let details = serde_json::json!({
+            "sandbox": sandbox, "session": session, "offset": self.offset,
+        });
+        Exit::Unknown(Failure::new(Kind::OutcomeUnknown, message).details(details))
+    }
+}
+
+async fn passing(moment: Option<&mut Pin<Box<Sleep>>>) {
+    match moment {
+        Some(moment) => moment.await,
+        None => std::future::pending().await,
+    }
+}
+
+fn why(status: &Status) -> String {
+    refused(status).message().to_owned()
+}
+
+fn message(kind: Said) -> v1::SessionInput {
+    v1::SessionInput { kind: Some(kind) }
+}
+
+fn unreachable_end() -> Exit {
+    Exit::Unknown(super::unknown("its input ended before it"))
+}
+
+/// Messages that may wait in each direction: a chunk is up to 64 KiB.
+const DEPTH: usize = 8;
+
+/// How long a request may take, and how long a session may take to end when nobody reads it any more.
+const PATIENCE: Duration = Duration::from_secs(1);
