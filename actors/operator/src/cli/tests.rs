@@ -58,9 +58,76 @@ fn wrong_usage_is_kind_usage() {
         "holdfast policy check",
         "holdfast policy explain --policy p --host h --port 0",
         "holdfast policy explain --policy p --host h --port 70000",
-        "holdfast gateway",
+        "holdfast gateway --nosuch",
+        "holdfast create",
+        "holdfast create UPPER",
+        "holdfast create qa true",
+        "holdfast create qa --restart sometimes",
+        "holdfast create qa --label nopair",
+        "holdfast list -o text",
+        "holdfast status",
+        "holdfast wait qa",
+        "holdfast wait qa --for happy",
+        "holdfast exec qa",
+        "holdfast exec qa ls",
+        "holdfast exec qa --detach -i -- ls",
+        "holdfast attach qa",
+        "holdfast attach qa one",
+        "holdfast kill qa 1 --signal NOSUCH",
+        "holdfast logs qa --source nosuch",
+        "holdfast logs qa --level loud",
+        "holdfast policy get qa --revision 0",
+        "holdfast policy explain --host h --port 1",
+        "holdfast policy explain qa --policy p --host h --port 1",
+        "holdfast why",
+        "holdfast cp a",
+        "holdfast forward qa 80",
     ] {
         let failure = parse(&arguments(line)).expect_err(line);
         assert_eq!(failure.kind(), Kind::Usage, "{line}");
+    }
+}
+
+/// Every line of the contract, word for word.
+#[test]
+fn what_is_promised_can_be_written() {
+    for line in [
+        "holdfast create qa --policy p --rootfs r --cwd d --env K=V --env K --restart on-failure --label a=b --label c=d --wait -- sh -c x",
+        "holdfast create qa",
+        "holdfast list -o json --label a=b",
+        "holdfast list -o table",
+        "holdfast status qa -o json --watch",
+        "holdfast status qa -o text",
+        "holdfast wait qa --for ready --timeout 5s",
+        "holdfast exec qa -i -t --env K=V --cwd /d --timeout 5s -o json -- ls -o text",
+        "holdfast exec qa -it -- sh",
+        "holdfast exec qa --detach -o json -- ls",
+        "holdfast attach qa 7 --from 100",
+        "holdfast sessions qa -o json",
+        "holdfast kill qa 7 --signal SIGKILL",
+        "holdfast kill qa 7 --signal 9",
+        "holdfast stop qa --timeout 500ms",
+        "holdfast start qa",
+        "holdfast restart qa",
+        "holdfast delete qa --force",
+        "holdfast logs qa -f --since 5m --source workload --source audit --level warn -o json",
+        "holdfast tree qa -o json",
+        "holdfast policy check a b",
+        "holdfast policy get qa --revision 2",
+        "holdfast policy set qa p --wait",
+        "holdfast policy diff qa p",
+        "holdfast policy explain qa --host h --port 1 --binary /b --method GET --path /",
+        "holdfast policy explain --policy p --host h --port 1",
+        "holdfast why 01J",
+        "holdfast cp qa:/a b",
+        "holdfast cp - qa:/a",
+        "holdfast forward qa 0:80",
+        "holdfast man d",
+        "holdfast --quiet list",
+    ] {
+        assert!(
+            parse(&arguments(line)).is_ok_and(|cli| cli.is_some()),
+            "{line}"
+        );
     }
 }
