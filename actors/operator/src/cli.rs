@@ -14,9 +14,7 @@ use holdfast_observability as observability;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::Format;
-use crate::{
-    completions, doctor, gateway, keeper, manual, policy, run, sandbox, version,
-};
+use crate::{completions, doctor, gateway, keeper, manual, policy, run, sandbox, version};
 
 pub(crate) mod sandboxes;
 mod values;

@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
         default_value = "info",
         conflicts_with = "quiet"
     )]
-    log_level: observability::Level,
+    log_level: Level,
     /// Log as text or json
     #[arg(long, value_name = "FORMAT", default_value = "text")]
     log_format: observability::Format,

@@ -64,6 +64,12 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
                 | Kind::Interrupted(_)
                 | Kind::OutputFailed
                 | Kind::OutputClosed
+                | Kind::Unreachable
+                | Kind::Unsupported
+                | Kind::Refused
+                | Kind::NotReached
+                | Kind::OutcomeUnknown
+                | Kind::CopyFailed
                 | Kind::Internal => BROKEN,
             }
         }
