@@ -106,7 +106,7 @@ impl Lasting {
         let epoch = held.link.borrow().epoch;
         let board = Board::new(first(arguments, &assignment, &works, &held));
         let vitals = Vitals::new(board.clone(), Clock::tokio(), epoch > 1);
-        vitals.count(&works.desk);
+        let works = works.watched(&vitals);
         let spec = tree::lasting();
         let mut tree = Tree::new(spec.clone());
         let pool = Pool::new(works.dialler.clone());

@@ -1,18 +1,20 @@
 //! Who watches whom in the keeper of a lasting sandbox; [`attended`] is the smaller one of a sandbox in the foreground.
 //!
 //! ```text
-//! keeper        RestForOne, 3 in 60s
-//!   link        Permanent
-//!   rulebook    Permanent
-//!   resolver    Permanent
-//!   egress      Dynamic, at most 4096, 3 in 60s
-//!   capture     Permanent
-//!   lane        Permanent
-//!   sessions    Dynamic, at most 4096, 3 in 60s
-//!   workload    Permanent
-//!   service     Permanent
-//!   outside     OneForOne, 20 in 60s
-//!     uplink    Permanent
+//! keeper          RestForOne, 3 in 60s
+//!   link          Permanent
+//!   rulebook      Permanent
+//!   resolver      Permanent
+//!   egress        Dynamic, at most 4096, 3 in 60s
+//!   capture       Permanent
+//!   lane          Permanent
+//!   sessions      Dynamic, at most 4096, 3 in 60s
+//!   workload      Permanent
+//!   service       Permanent
+//!   outside       OneForOne, 20 in 60s
+//!     uplink      Permanent
+//!     pressure    Permanent
+//!     canary      Permanent
 //! ```
 //!
 //! The order is the security argument: under `RestForOne` what stands later falls with what stands before it. Sessions
@@ -46,6 +48,8 @@ fn outside() -> Supervisor {
     Supervisor::new("outside", Strategy::OneForOne)
         .intensity(20, Duration::from_mins(1))
         .child(Child::permanent("uplink"))
+        .child(Child::permanent("pressure"))
+        .child(Child::permanent("canary"))
 }
 
 /// How many ports are listened on.

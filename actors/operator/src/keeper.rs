@@ -27,6 +27,7 @@ use std::time::Duration;
 
 use holdfast_boundary as boundary;
 use holdfast_keeper::link::{self, Approach};
+use holdfast_keeper::sentinel::PORT as SENTINEL;
 use holdfast_keeper::{Lasting, Over, Tenure, Unbuilt};
 use holdfast_kernel::descriptors;
 use holdfast_kernel::fork::signal_by;
@@ -128,7 +129,8 @@ fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
         on_link_loss: sandbox.on_link_loss,
         descriptors: sandbox.descriptors,
     }
-    .plan()?;
+    .plan()?
+    .listening_on(SENTINEL);
     let append = |path: &Path| {
         OpenOptions::new()
             .read(true)
