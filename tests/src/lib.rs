@@ -5,6 +5,7 @@
 //!    └ Area ── a directory of the caller's own: work, home, runtime, state
 //!        └ Run ── policy, arguments, input ─▶ Running ─▶ Finished: exit, output, audit records
 //! servers ── HTTP, HTTPS, TCP that echoes, half-closes, stays silent or refuses, git, DNS; each counts who came
+//! daemon ── a gateway of the test's own, and a client of it
 //! probe ── one C program with every attempt to get out
 //! ```
 //!
@@ -13,6 +14,7 @@
 pub mod area;
 pub mod artefacts;
 pub mod caller;
+pub mod daemon;
 pub mod finished;
 mod gathered;
 pub mod keeping;

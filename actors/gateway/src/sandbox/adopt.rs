@@ -100,16 +100,11 @@ impl State {
         }
     }
 
-    /// The boundary that nobody has told of: a child of its keeper, or the one who serves its socket.
+    /// The boundary that nobody has told of: the child of its keeper. One whose keeper died before its first report has no
+    /// workload yet, and ends by itself when no other keeper comes.
     pub(super) fn find_boundary(&self, keeper: Option<u32>) -> Option<Watched> {
-        let processes = &self.arguments.host.processes;
-        let child = keeper.and_then(|pid| processes::children(pid).into_iter().next());
-        let pid = child.or_else(|| {
-            self.ground
-                .boundary()
-                .filter(|pid| Some(*pid) != keeper && *pid != std::process::id())
-        })?;
-        processes.of_pid(pid)
+        let child = processes::children(keeper?).into_iter().next()?;
+        self.arguments.host.processes.of_pid(child)
     }
 
     /// What has to be on disk of it now.

@@ -2,14 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::fork::Ended;
 use holdfast_wire::v1;
-use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{AddressFamily, SockFlag, SockType, UnixAddr, connect, getsockopt, socket};
 use prost::Message as _;
 
 use crate::life::{End, Why};
@@ -57,17 +54,6 @@ impl Ground {
             pid: words.next()?.parse().ok()?,
             start: words.next()?.parse().ok()?,
         })
-    }
-
-    /// Who serves the boundary's socket, by the kernel's word.
-    pub(crate) fn boundary(&self) -> Option<u32> {
-        let path = self.0.join("boundary.sock");
-        let address = UnixAddr::new(&path).ok()?;
-        let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-        let made = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None).ok()?;
-        connect(made.as_raw_fd(), &address).ok()?;
-        let peer = getsockopt(&made, PeerCredentials).ok()?;
-        u32::try_from(peer.pid()).ok().filter(|pid| *pid != 0)
     }
 
     pub(crate) fn keeper_socket(&self) -> PathBuf {

@@ -1,0 +1,299 @@
+//! The gateway: what it acknowledges is kept, whoever dies; what it refuses it names.
+
+use holdfast_tests::artefacts::holdfast;
+use holdfast_tests::daemon::{Gateway, refused, request};
+use holdfast_tests::{Area, Caller, everyone};
+use holdfast_wire::{problem, v1};
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use tonic::Code;
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+use tonic_reflection::pb::v1::ServerReflectionRequest;
+use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+
+fn reason(status: &tonic::Status) -> String {
+    problem::of(status)
+        .unwrap_or_else(|| panic!("no problem in {status:?}"))
+        .reason
+}
+
+#[test]
+fn a_second_gateway_on_one_state_or_runtime_directory_hears_the_pid_of_the_first() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let elsewhere = area.directory(&area.root().join("elsewhere"));
+        let elsewhere = elsewhere.to_str().expect("text");
+
+        for options in [
+            vec![],
+            vec!["--state-dir", elsewhere],
+            vec!["--runtime-dir", elsewhere],
+        ] {
+            let said = refused(&area, &options);
+
+            assert_eq!(said.code, Some(125), "{}", said.stderr);
+            assert!(
+                said.stderr.contains(&format!("pid {}", gateway.pid())),
+                "{}",
+                said.stderr
+            );
+        }
+        assert_eq!(gateway.stop(), Some(0));
+        assert!(!area.runtime().join("gateway.pid").exists());
+    }
+}
+
+#[test]
+fn directories_are_the_owners_own_and_the_socket_too() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mode = |path: std::path::PathBuf| {
+            fs::metadata(path).expect("there").permissions().mode() & 0o777
+        };
+
+        assert_eq!(mode(area.runtime().join("gateway.sock")), 0o600);
+        assert_eq!(mode(area.runtime().join("sandboxes")), 0o700);
+        assert_eq!(mode(area.state().join("registry.redb")), 0o600);
+        let open = area.directory(&area.root().join("open"));
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).expect("opened");
+        let said = refused(&area, &["--state-dir", open.to_str().expect("text")]);
+        assert!(
+            said.stderr.contains("others may write to it"),
+            "{}",
+            said.stderr
+        );
+        drop(gateway);
+        cleared(&area);
+    }
+}
+
+/// Whatever is acknowledged is on disk: the process may be killed at any instant.
+#[test]
+fn a_sandbox_that_was_acknowledged_is_there_after_a_kill() {
+    for area in everyone() {
+        let mut gateway = Gateway::start(&area, &[]);
+        let mut expected = Vec::new();
+        for number in 0..5 {
+            let name = format!("qa-{number}");
+            let made = gateway.create(request(&area, &name)).expect("made");
+            assert_eq!(made.id.len(), 26);
+            expected.push(name);
+            gateway.kill();
+            gateway = Gateway::start(&area, &[]);
+        }
+
+        assert_eq!(gateway.names(), expected);
+        for name in &expected {
+            gateway.delete(name, true).expect("deleted");
+        }
+        assert_eq!(gateway.names(), Vec::<String>::new());
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_create_that_is_refused_frees_its_name_and_says_everything_that_is_wrong() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let wrong = v1::CreateRequest {
+            policy: "version: 1\nnetwork: {}\nprocesss: {}\n".to_owned(),
+            policy_name: "p.yaml".to_owned(),
+            ..request(&area, "qa")
+        };
+
+        let error = gateway.create(wrong).expect_err("the policy is wrong");
+
+        assert_eq!(
+            (error.code(), &*reason(&error)),
+            (Code::InvalidArgument, "PolicyInvalid")
+        );
+        assert!(
+            error.message().contains("p.yaml:2:") && error.message().contains("p.yaml:3:"),
+            "{error}"
+        );
+        let error = gateway
+            .create(request(&area, "Not-A-Name"))
+            .expect_err("no name");
+        assert_eq!(reason(&error), "InvalidName");
+        gateway
+            .create(request(&area, "qa"))
+            .expect("the name is free");
+        let error = gateway.create(request(&area, "qa")).expect_err("taken");
+        assert_eq!(
+            (error.code(), &*reason(&error)),
+            (Code::AlreadyExists, "NameTaken")
+        );
+        gateway.delete("qa", true).expect("deleted");
+        gateway.create(request(&area, "qa")).expect("free again");
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn what_is_not_there_is_named() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+
+        let error = gateway.get("nobody").expect_err("not there");
+        assert_eq!(
+            (error.code(), &*reason(&error)),
+            (Code::NotFound, "NoSuchSandbox")
+        );
+        let decision = "01JX0000000000000000000000".to_owned();
+        let error =
+            gateway.ask(|mut client| async move { client.why(v1::WhyRequest { decision }).await });
+        assert_eq!(reason(&error.expect_err("not there")), "NoSuchDecision");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// A newer schema is refused by name, not read by guess.
+#[test]
+fn a_registry_that_is_damaged_is_refused_by_name() {
+    for area in everyone() {
+        area.file(&area.state().join("registry.redb"), vec![b'x'; 4096]);
+
+        let said = refused(&area, &[]);
+
+        assert_eq!(said.code, Some(125));
+        assert!(
+            said.stderr.contains("registry.redb") && said.stderr.contains("move it away"),
+            "{}",
+            said.stderr
+        );
+        cleared(&area);
+    }
+}
+
+#[test]
+fn tcp_needs_mutual_tls_and_what_is_not_there_yet_is_refused() {
+    for area in everyone() {
+        let said = refused(&area, &["--listen", "tcp:127.0.0.1:0"]);
+        assert_eq!(said.code, Some(2), "{}", said.stderr);
+        assert!(said.stderr.contains("--tls-client-ca"), "{}", said.stderr);
+
+        let said = refused(&area, &["--otlp", "http://127.0.0.1:4317"]);
+        assert!(said.stderr.contains("not supported yet"), "{}", said.stderr);
+    }
+}
+
+#[test]
+fn reflection_names_the_services_and_health_answers() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let channel = gateway.channel().expect("connected");
+        gateway.create(request(&area, "qa")).expect("made");
+
+        let (services, own, unknown, sandbox) = gateway.wait(async {
+            let mut reflection = ServerReflectionClient::new(channel.clone());
+            let ask = ServerReflectionRequest {
+                host: String::new(),
+                message_request: Some(MessageRequest::ListServices(String::new())),
+            };
+            let asked = reflection
+                .server_reflection_info(tokio_stream::once(ask))
+                .await;
+            let mut answers = asked.expect("answered").into_inner();
+            let answer = answers.message().await.expect("read").expect("one");
+            let Some(MessageResponse::ListServicesResponse(list)) = answer.message_response else {
+                panic!("{answer:?}");
+            };
+            let services: Vec<_> = list
+                .service
+                .into_iter()
+                .map(|service| service.name)
+                .collect();
+            let mut health = HealthClient::new(channel);
+            let mut check = async |service: &str| {
+                let request = HealthCheckRequest {
+                    service: service.to_owned(),
+                };
+                health
+                    .check(request)
+                    .await
+                    .map(|answer| answer.into_inner().status())
+            };
+            let own = check("").await;
+            let unknown = check("sandbox/nobody").await;
+            (services, own, unknown, check("sandbox/qa").await)
+        });
+
+        for name in [
+            "holdfast.v1.Gateway",
+            "holdfast.v1.Uplink",
+            "grpc.health.v1.Health",
+        ] {
+            assert!(
+                services.iter().any(|service| service == name),
+                "{services:?}"
+            );
+        }
+        assert_eq!(own.expect("answered"), ServingStatus::Serving);
+        assert_eq!(unknown.expect_err("not there").code(), Code::NotFound);
+        let ready = gateway.get("qa").expect("there").phase() == v1::Phase::Ready;
+        assert_eq!(sandbox.expect("answered") == ServingStatus::Serving, ready);
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// The socket is its owner's; even where somebody opens it to all, another user is not served.
+#[test]
+fn another_user_is_not_served() {
+    if !Caller::Myself.is_root() {
+        holdfast_tests::skip::skip("another user", "only root can become one");
+        return;
+    }
+    let area = Area::new(Caller::Myself);
+    let gateway = Gateway::start(&area, &[]);
+    for (path, mode) in [
+        (area.runtime(), 0o711),
+        (area.runtime().join("gateway.sock"), 0o666),
+    ] {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("opened to all");
+    }
+
+    // The preface of HTTP/2; one who is served hears the server's own settings.
+    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(20)\ns.connect(sys.argv[1])\ns.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\ntry: print(len(s.recv(9)))\nexcept ConnectionError: print(0)";
+    let heard = |uid: u32| {
+        let mut command = Command::new("python3");
+        command
+            .args(["-c", script])
+            .arg(area.runtime().join("gateway.sock"));
+        let output = command.uid(uid).gid(uid).output().expect("python3");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+
+    assert_eq!(heard(0), "9");
+    assert_eq!(heard(54321), "0");
+    assert_eq!(gateway.stop(), Some(0));
+}
+
+/// Nothing of any sandbox may be on disk.
+fn nothing_is_left(area: &Area) {
+    for directory in [area.runtime(), area.state()] {
+        let left: Vec<_> = fs::read_dir(directory.join("sandboxes"))
+            .expect("there")
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+/// A gateway that was killed leaves its socket and pid file: the area wants none.
+fn cleared(area: &Area) {
+    let _ = holdfast();
+    for name in ["gateway.sock", "gateway.pid"] {
+        drop(fs::remove_file(area.runtime().join(name)));
+    }
+}
