@@ -35,7 +35,7 @@ pub fn open_to_all(path: &Path) {
 }
 
 /// Copies a program to where an ordinary user can execute it.
-fn share(program: &Path, name: &str) -> PathBuf {
+pub fn share(program: &Path, name: &str) -> PathBuf {
     let copy = base().join(name);
     fs::copy(program, &copy).expect("copy the program");
     open_to_all(&copy);
