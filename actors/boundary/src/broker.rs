@@ -136,11 +136,13 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
             // Verdicts are taken in any case: a keeper that could not give them would take no attempts either.
             heeded = broker.heed() => match heeded {
                 Ok(heeded) => broker.obey(heeded)?,
-                Err(_) => broker.lose(),
+                Err(error) if is_gone(&error) => broker.lose(),
+                Err(error) => return Err(error),
             },
             sent = broker.send() => match sent {
                 Ok(()) => drop(broker.outbox.pop_front()),
-                Err(_) => broker.lose(),
+                Err(error) if is_gone(&error) => broker.lose(),
+                Err(error) => return Err(error),
             },
             heard = broker.listener.read(|listener| hear(listener)), if broker.has_room() => {
                 match heard? {
@@ -429,6 +431,11 @@ fn heed(lane: &Socket) -> Result<Option<FromKeeper>> {
         }
         Received::Closed => Err(Error::new("recvmsg of the lane", libc::EPIPE)),
     }
+}
+
+/// Whether the keeper at the other end of the lane is gone.
+fn is_gone(error: &Error) -> bool {
+    matches!(error.errno(), libc::EPIPE | libc::ECONNRESET)
 }
 
 fn octets(address: IpAddr) -> Vec<u8> {

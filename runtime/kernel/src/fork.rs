@@ -128,6 +128,17 @@ pub fn reap() -> Result<Option<(Pid, Ended)>> {
     }
 }
 
+/// Waits until a child has ended and takes its status; `None` when there is no child.
+pub fn wait_any() -> Result<Option<(Pid, Ended)>> {
+    loop {
+        match wait_for(-1, 0) {
+            Err(error) if error.errno() == libc::ECHILD => return Ok(None),
+            Err(error) if error.errno() == libc::EINTR => {}
+            other => return other,
+        }
+    }
+}
+
 /// `None`: no child has ended, or one was only let go.
 fn wait_for(pid: libc::pid_t, flags: libc::c_int) -> Result<Option<(Pid, Ended)>> {
     loop {
