@@ -11,6 +11,7 @@ use holdfast_wire::v1;
 use holdfast_wire::v1::handoff::Kind;
 use parking_lot::Mutex;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use crate::broker::{Counts, Lane};
 use crate::guest::Guest;
@@ -35,6 +36,8 @@ pub(crate) struct Hold {
     pub(crate) lookout: Lookout,
     /// Descriptors are promised before they are opened.
     pub(crate) ledger: Arc<Ledger>,
+    /// Cancelled when the sandbox shall end.
+    pub(crate) end: CancellationToken,
     pub(crate) stock: Arc<Stock>,
     /// Where the broker finds the lane of the present holder.
     pub(crate) lane: watch::Sender<Option<Lane>>,
@@ -86,6 +89,7 @@ impl Hold {
             readers,
             lookout,
             ledger: Arc::default(),
+            end: CancellationToken::new(),
             stock,
             lane,
             holder: Mutex::default(),

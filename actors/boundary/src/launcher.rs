@@ -8,8 +8,10 @@
 //! It has one thread and no runtime, so that it can fork. It carries the filter and no capability; nobody inside may look
 //! at it. It keeps nothing but the numbers of the sessions that run: whatever it learns, it tells the boundary first.
 
+mod builtin;
 mod canary;
 mod child;
+mod herd;
 mod proof;
 
 use std::collections::{BTreeMap, HashMap};
@@ -39,6 +41,7 @@ use prost::Message;
 
 use crate::fence::{Broken, Fence, build, calls};
 use crate::sessions::size;
+use herd::Herd;
 
 pub(crate) use child::refusal;
 
@@ -159,6 +162,8 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         ];
         let starting = processes.starting.values();
         wanted.extend(starting.map(|one| PollFd::new(one.report.as_fd(), PollFlags::POLLIN)));
+        let herds = processes.herds.values().filter(|herd| !herd.over);
+        wanted.extend(herds.map(|herd| PollFd::new(herd.news.as_fd(), PollFlags::POLLIN)));
         match poll(&mut wanted, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 125,
@@ -174,6 +179,7 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         for pid in reported {
             processes.settle(launcher, pid);
         }
+        processes.hear_shepherds(launcher);
         if ready[1] {
             while matches!(signals.read_signal(), Ok(Some(_))) {}
             processes.reap(launcher);
@@ -191,6 +197,8 @@ struct Processes {
     starting: BTreeMap<Pid, Starting>,
     /// Running, by process, with their sessions.
     running: HashMap<Pid, u64>,
+    /// Those with a shepherd, by its process, until that ends.
+    herds: BTreeMap<Pid, Herd>,
 }
 
 /// A process between its fork and its `execve`.
@@ -198,6 +206,8 @@ struct Starting {
     session: u64,
     report: OwnedFd,
     master: Option<OwnedFd>,
+    /// What the shepherd tells over, if there is one.
+    news: Option<OwnedFd>,
 }
 
 impl Processes {
@@ -209,7 +219,12 @@ impl Processes {
         let session = starting.session;
         let told = match child::outcome(&starting.report) {
             None => {
-                self.running.insert(pid, session);
+                let herd = starting.news.map(|news| Herd::new(session, news));
+                if let Some(Ok(herd)) = herd {
+                    self.herds.insert(pid, herd);
+                } else {
+                    self.running.insert(pid, session);
+                }
                 let started = v1::Started {
                     session,
                     pid: pid.as_raw().unsigned_abs(),
@@ -230,20 +245,65 @@ impl Processes {
     fn reap(&mut self, launcher: &Launcher<'_>) {
         loop {
             let (pid, how) = match reap() {
-                Ok(Some((pid, Ended::Exited(code)))) => (pid, v1::exit::How::Code(code)),
-                Ok(Some((pid, Ended::Signalled(signal)))) => (pid, v1::exit::How::Signal(signal)),
+                Ok(Some((pid, ended))) => (pid, how_of(ended)),
                 Ok(None) | Err(_) => return,
             };
             // It may have become its program and ended within one turn of the loop.
             self.settle(launcher, pid);
             if let Some(session) = self.running.remove(&pid) {
-                let exit = Some(v1::Exit { how: Some(how) });
-                let _ = tell(
-                    &launcher.boundary,
-                    Told::Ended(v1::Ended { session, exit }),
-                    &[],
-                );
+                ended(launcher, session, how);
             }
+            if let Some(mut herd) = self.herds.remove(&pid) {
+                match herd.hear() {
+                    Some(program) => ended(launcher, herd.session, how_of(program)),
+                    None if herd.over => {}
+                    None => {
+                        let lost = "its shepherd was killed before it".to_owned();
+                        ended(launcher, herd.session, v1::exit::How::Unknown(lost));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes what the shepherds say of their programs.
+    fn hear_shepherds(&mut self, launcher: &Launcher<'_>) {
+        for herd in self.herds.values_mut().filter(|herd| !herd.over) {
+            if let Some(program) = herd.hear() {
+                ended(launcher, herd.session, how_of(program));
+            }
+        }
+    }
+
+    /// Sends a signal to a session: its process group, or everything below its shepherd.
+    fn signal(&mut self, asked: v1::SignalSession) {
+        let Ok(signal) = Signal::try_from(asked.signal) else {
+            return;
+        };
+        let herd = self
+            .herds
+            .iter_mut()
+            .find(|(_, herd)| herd.session == asked.session);
+        let group = match herd {
+            Some((shepherd, _)) if asked.tree => {
+                herd::signal_all(*shepherd, signal);
+                return;
+            }
+            Some((_, herd)) => {
+                // How it has ended is told in its turn.
+                herd.look();
+                herd.program
+            }
+            None => {
+                let mut running = self.running.iter();
+                running
+                    .find(|(_, session)| **session == asked.session)
+                    .map(|(pid, _)| *pid)
+            }
+        };
+        if let Some(leader) = group {
+            // A session's process leads a group of its own. One that has just ended is no error.
+            let _ = kill(Pid::from_raw(-leader.as_raw()), signal);
         }
     }
 
@@ -269,15 +329,7 @@ impl Processes {
                 Err(refused) => tell(&launcher.boundary, Told::NotStarted(refused), &[]).is_ok(),
             },
             Ok(Some(Asked::Signal(asked))) => {
-                let signal = Signal::try_from(asked.signal);
-                let found = self
-                    .running
-                    .iter()
-                    .find(|(_, session)| **session == asked.session);
-                if let (Ok(signal), Some((pid, _))) = (signal, found) {
-                    // A session's process leads a group of its own. One that has just ended is no error.
-                    let _ = kill(Pid::from_raw(-pid.as_raw()), signal);
-                }
+                self.signal(asked);
                 true
             }
             Ok(Some(Asked::Clear(_))) => {
@@ -339,16 +391,44 @@ fn begin(
     let (report, ours) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
         .called("pipe2")
         .map_err(|error| refused("make a pipe", &error))?;
+    let news = if start.herded {
+        let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).called("pipe2");
+        Some(pipe.map_err(|error| refused("make a pipe", &error))?)
+    } else {
+        None
+    };
     match fork(CloneFlags::empty()).map_err(|error| refused("fork", &error))? {
-        Forked::Child => child::become_program(launcher, &program, standard, &ours),
+        Forked::Child => {
+            let shepherd = news.as_ref().map(|(_, news)| news);
+            child::become_session(launcher, &program, standard, ours, shepherd)
+        }
         Forked::Parent(child) => Ok((
             child.pid,
             Starting {
                 session,
                 report,
                 master,
+                news: news.map(|(news, _)| news),
             },
         )),
+    }
+}
+
+/// The boundary hears first how a session's process has ended.
+fn ended(launcher: &Launcher<'_>, session: u64, how: v1::exit::How) {
+    let exit = Some(v1::Exit { how: Some(how) });
+    // A boundary that is gone ends the loop at its next turn.
+    let _ = tell(
+        &launcher.boundary,
+        Told::Ended(v1::Ended { session, exit }),
+        &[],
+    );
+}
+
+fn how_of(ended: Ended) -> v1::exit::How {
+    match ended {
+        Ended::Exited(code) => v1::exit::How::Code(code),
+        Ended::Signalled(signal) => v1::exit::How::Signal(signal),
     }
 }
 

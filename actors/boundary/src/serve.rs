@@ -20,7 +20,7 @@ use crate::hold::{Hold, Parts};
 use crate::holder::Origin;
 use crate::inside::{Built, hand};
 use crate::link::{self, Link};
-use crate::sessions::{Reader, Sessions};
+use crate::sessions::{Begun, Reader, Sessions, Unlaunched};
 use crate::tree;
 
 /// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
@@ -44,7 +44,7 @@ pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
 async fn serve(built: Built, keeper: Arc<Socket>) -> Result<(), Fault> {
     let gone = Ready::reading(built.launcher.pidfd.try_clone().called("dup")?)?;
     let (proved, proof) = oneshot::channel();
-    let (root, first) = start(built, &keeper, proved).await?;
+    let (root, hold, first) = start(built, &keeper, proved).await?;
     root.up()
         .await
         .map_err(|end| Fault::failed(format!("start its actors: {end:?}")))?;
@@ -61,6 +61,7 @@ async fn serve(built: Built, keeper: Arc<Socket>) -> Result<(), Fault> {
     }
     first();
     tokio::select! {
+        () = hold.end.cancelled() => {}
         end = root.ended() => tracing::error!(?end, "the boundary's actors gave up"),
         _ = gone.readable() => tracing::info!("the launcher is gone, and with it the sandbox"),
     }
@@ -72,7 +73,7 @@ async fn start(
     built: Built,
     keeper: &Arc<Socket>,
     proved: oneshot::Sender<Vec<String>>,
-) -> Result<(Root, impl FnOnce()), Fault> {
+) -> Result<(Root, Arc<Hold>, impl FnOnce()), Fault> {
     let channel = Arc::new(Ready::new(Arc::new(Socket::from(
         built.channel.as_fd().try_clone_to_owned().called("dup")?,
     )))?);
@@ -97,6 +98,7 @@ async fn start(
         LauncherArguments {
             channel,
             sessions: Arc::clone(&hold.sessions),
+            readers: hold.readers.clone(),
             proved: Arc::new(Mutex::new(Some(proved))),
             over: Arc::clone(&over),
         },
@@ -138,7 +140,7 @@ async fn start(
             guest.post((Kind::Standing(standing), Vec::new()));
         }
     };
-    Ok((root, first))
+    Ok((root, hold, first))
 }
 
 /// Hears what the launcher tells.
@@ -148,6 +150,7 @@ struct Launcher;
 struct LauncherArguments {
     channel: Arc<Ready<Arc<Socket>>>,
     sessions: Arc<Sessions>,
+    readers: Dynamic,
     proved: Arc<Mutex<Option<oneshot::Sender<Vec<String>>>>>,
     over: Arc<AtomicBool>,
 }
@@ -158,9 +161,12 @@ impl Actor for Launcher {
     type State = ();
 
     async fn start(me: &Me<()>, arguments: LauncherArguments) -> Result<(), Fault> {
+        let this = me.clone();
         me.spawn(async move {
             while let Some((told, descriptor)) = arguments.hear().await? {
-                arguments.dispatch(told, descriptor);
+                if let Some(begun) = arguments.dispatch(told, descriptor) {
+                    this.spawn(attend(arguments.clone(), begun));
+                }
             }
             // With process 1 every process of the sandbox is gone.
             Err(Fault::last("the launcher is gone"))
@@ -198,7 +204,8 @@ impl LauncherArguments {
         }
     }
 
-    fn dispatch(&self, told: Told, descriptor: Option<OwnedFd>) {
+    /// Answers a session that has begun.
+    fn dispatch(&self, told: Told, descriptor: Option<OwnedFd>) -> Option<Begun> {
         match told {
             Told::Proof(proof) => {
                 self.over.store(true, Ordering::Relaxed);
@@ -206,13 +213,27 @@ impl LauncherArguments {
                     let _ = proved.send(proof.gaps);
                 }
             }
-            Told::Started(started) => self.sessions.answered(started.session, Ok(descriptor)),
-            Told::NotStarted(refused) => self.sessions.answered(refused.session, Err(refused)),
+            Told::Started(started) => return self.sessions.started(started.session, descriptor),
+            Told::NotStarted(refused) => self.sessions.refused(refused),
             Told::Ended(ended) => self.sessions.ended(ended.session, ended.exit),
             // The building is over when there is an actor to hear of it.
             Told::Built(_) | Told::BuildFailed(_) => {}
         }
+        None
     }
+}
+
+/// Gives a session that has begun an actor that reads its output, and tells who asked for it.
+async fn attend(arguments: LauncherArguments, mut begun: Begun) -> Result<(), Fault> {
+    let (id, readers) = (begun.id, std::mem::take(&mut begun.readers));
+    match read(&arguments.readers, id, readers).await {
+        Ok(()) => begun.tell(Ok(id)),
+        Err(fault) => {
+            begun.tell(Err(Unlaunched::Exhausted(fault.to_string())));
+            arguments.sessions.signal(id, libc::SIGKILL, true).await?;
+        }
+    }
+    Ok(())
 }
 
 /// Answers the filter's questions.
@@ -265,7 +286,7 @@ impl Actor for Session {
 }
 
 /// Gives the session `id` an actor that reads its output.
-pub(crate) async fn read(sessions: &Dynamic, id: u64, readers: Vec<Reader>) -> Result<(), Fault> {
+async fn read(sessions: &Dynamic, id: u64, readers: Vec<Reader>) -> Result<(), Fault> {
     let child = Child::temporary(&id.to_string());
     let arguments = SessionArguments(Arc::new(Mutex::new(readers)));
     sessions

@@ -13,8 +13,8 @@ use crate::admission;
 use crate::guest::Guest;
 use crate::hold::{Hold, Unheld};
 use crate::holder::Refusal;
-use crate::serve;
-use crate::sessions::{self, Input};
+use crate::sessions::{self, Input, Unlaunched};
+use crate::tree;
 
 /// Answers one keeper.
 pub(crate) struct Service {
@@ -53,21 +53,30 @@ impl Boundary for Service {
         let Some(what) = asked.what else {
             return Err(Status::invalid_argument("no program"));
         };
+        if asked.request.len() > LONGEST_ID {
+            return Err(Status::invalid_argument("the request's id is too long"));
+        }
         let _promise = admission::session(&self.hold.ledger)?;
         let terms = sessions::Terms {
             terminal: asked.terminal,
             attended: asked.attended,
+            herded: asked.herded,
             note: asked.note,
         };
-        let outcome = match self.hold.sessions.launch(what, terms).await {
-            Ok(launched) => {
-                let id = launched.session.id;
-                serve::read(&self.hold.readers, id, launched.readers)
-                    .await
-                    .map_err(|fault| Status::resource_exhausted(fault.to_string()))?;
-                v1::launch_reply::Outcome::Session(id)
+        let launched = self.hold.sessions.launch(&asked.request, what, terms);
+        let outcome = match launched.await {
+            Ok(id) => v1::launch_reply::Outcome::Session(id),
+            Err(Unlaunched::Refused(refused)) => v1::launch_reply::Outcome::NotStarted(refused),
+            Err(Unlaunched::Exhausted(why)) => {
+                return Err(problem::plain(
+                    Code::ResourceExhausted,
+                    why,
+                    "TooManySessions",
+                ));
             }
-            Err(refused) => v1::launch_reply::Outcome::NotStarted(refused),
+            Err(Unlaunched::BrokenOff) => {
+                return Err(Status::unavailable("the launch was broken off; ask again"));
+            }
         };
         Ok(Response::new(v1::LaunchReply {
             outcome: Some(outcome),
@@ -79,7 +88,7 @@ impl Boundary for Service {
         let asked = request.into_inner();
         self.hold
             .sessions
-            .signal(asked.session, asked.signal)
+            .signal(asked.session, asked.signal, asked.tree)
             .await
             .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
         Ok(Response::new(v1::Nothing {}))
@@ -102,7 +111,9 @@ impl Boundary for Service {
 
     async fn end(&self, _: Request<v1::Nothing>) -> Answer<v1::Nothing> {
         self.held()?;
-        Err(Status::unimplemented("the end of the boundary"))
+        tracing::info!("the keeper ends the sandbox");
+        self.hold.end.cancel();
+        Ok(Response::new(v1::Nothing {}))
     }
 
     type ReadStream = Pin<Box<dyn Stream<Item = Result<v1::Output, Status>> + Send>>;
@@ -112,13 +123,8 @@ impl Boundary for Service {
         let attached = self.session(asked.session)?.attach(asked.offset);
         // Pulled by the connection: a client that reads slowly holds up its own session only.
         let output = stream::unfold(attached, async |mut attached| {
-            attached.next().await.map(|kind| {
-                let output = v1::Output {
-                    kind: Some(kind),
-                    state: None,
-                };
-                (Ok(output), attached)
-            })
+            let output = attached.next().await?;
+            Some((Ok(output), attached))
         });
         Ok(Response::new(Box::pin(output)))
     }
@@ -132,10 +138,17 @@ impl Boundary for Service {
         let session = self.session(first.session)?;
         let mut writer = session.input().lock().await;
         let Some(open) = writer.take() else {
+            if session.gone.is_cancelled() {
+                // As for one that reads no more: what is coming for it is dropped.
+                return Ok(Response::new(v1::Nothing {}));
+            }
             return Err(Status::failed_precondition("the session's input has ended"));
         };
-        if let Some(open) = copy(open, first, input).await? {
-            *writer = Some(open);
+        tokio::select! {
+            biased;
+            // Over, or hung up: what is still coming for it is dropped, and so is its input.
+            () = session.gone.cancelled() => {}
+            left = copy(open, first, input) => *writer = left?,
         }
         Ok(Response::new(v1::Nothing {}))
     }
@@ -179,6 +192,7 @@ impl Boundary for Service {
         use std::sync::atomic::Ordering::Relaxed;
         self.held()?;
         self.hold.heard.note(self.hold.clock.now());
+        let views = self.hold.lookout.view().await;
         let broker = v1::BrokerCounts {
             notifications: self.hold.counts.notifications.load(Relaxed),
             denied: self.hold.counts.denied.load(Relaxed),
@@ -187,7 +201,7 @@ impl Boundary for Service {
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
             descriptors: self.hold.descriptors(),
-            ..v1::BeatReply::default()
+            tree: Some(tree::told(&views, &self.hold.clock)),
         }))
     }
 }
@@ -205,6 +219,9 @@ impl Service {
             .ok_or_else(|| Status::not_found(format!("no session {id}")))
     }
 }
+
+/// How long the id of a request may be, in bytes.
+const LONGEST_ID: usize = 256;
 
 /// A refusal as gRPC has it.
 fn refused(refusal: Refusal) -> Status {

@@ -1,15 +1,22 @@
 //! Sessions: processes started in the sandbox, with their input, output and the way they ended.
 //!
 //! ```text
-//!  Starting ── Started ──> Running ── Ended ──> Draining ── pipes at their end, or 100 ms ──> Over
-//!      └── NotStarted ──> forgotten
+//!  Starting ── Started ──> Running ── Ended ──> Draining ── pipes at their end, or 100 ms ──> Over ── 1,024 later ──> forgotten
+//!      └── NotStarted ──> forgotten                                                            └── read, or no room: its
+//!                                                                                                  output is dropped
 //! ```
 //!
 //! A session ends when its direct child ends: its exit is recorded before anything else happens, and what is still in the
 //! pipes is read. A process that the child has left behind may go on writing; nobody listens, but it is not killed.
+//!
+//! What is started here is everybody's: a keeper that is cut off while a launch is under way finds its session, or its
+//! successor does, under the same request.
 
 mod io;
+mod requests;
 pub(crate) mod ring;
+mod session;
+mod table;
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -20,16 +27,19 @@ use std::time::UNIX_EPOCH;
 use holdfast_actor::Clock;
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
-use holdfast_kernel::terminal::{self, Size};
+use holdfast_kernel::terminal::Size;
 use holdfast_kernel::{Error, Result};
 use holdfast_wire::v1::to_launcher::Kind as Ask;
 use holdfast_wire::v1::{self, ToLauncher};
 use parking_lot::Mutex;
 use prost::Message;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::watch;
 
 pub(crate) use self::io::{Input, Reader};
-use self::ring::Ring;
+use self::requests::{Place, Requests};
+pub(crate) use self::session::{Session, Terms};
+use self::table::Table;
+use crate::tree::MOST_SESSIONS;
 
 /// Every session of the sandbox, and the launcher that makes them.
 #[derive(Debug)]
@@ -37,73 +47,47 @@ pub(crate) struct Sessions {
     launcher: Arc<Ready<Arc<Socket>>>,
     next: AtomicU64,
     table: Mutex<Table>,
-    starting: Mutex<HashMap<u64, oneshot::Sender<Answer>>>,
+    starting: Mutex<HashMap<u64, Starting>>,
+    requests: Mutex<Requests>,
     clock: Clock,
 }
 
-/// The sessions by their numbers.
-#[derive(Debug, Default)]
-struct Table {
-    sessions: HashMap<u64, Arc<Session>>,
-    /// How sessions ended that ended before they could be entered.
-    early: HashMap<u64, (v1::Exit, i64)>,
+/// What became of a launch: the session's number.
+pub(crate) type Outcome = std::result::Result<u64, Unlaunched>;
+
+/// Why there is no session.
+#[derive(Clone, Debug)]
+pub(crate) enum Unlaunched {
+    /// A step on the way to it failed.
+    Refused(v1::NotStarted),
+    /// There are too many.
+    Exhausted(String),
+    /// Whoever asked first was cut off before the launcher was.
+    BrokenOff,
 }
 
-/// What a session is started with, besides its program.
-#[derive(Debug, Default)]
-pub(crate) struct Terms {
-    /// The size of its terminal, if it gets one.
-    pub(crate) terminal: Option<v1::TerminalSize>,
-    /// A reader is about to come: no output is overwritten before it does.
-    pub(crate) attended: bool,
-    /// Kept for the keepers.
-    pub(crate) note: Vec<u8>,
-}
-
-/// What the launcher answers to a start: the terminal's master, if one was asked for.
-type Answer = std::result::Result<Option<OwnedFd>, v1::NotStarted>;
-
-/// One session.
+/// A session that the launcher has been asked for.
 #[derive(Debug)]
-pub(crate) struct Session {
-    /// Its number; never used again.
+struct Starting {
+    pipes: Option<io::Pipes>,
+    terms: Terms,
+    reply: watch::Sender<Option<Outcome>>,
+}
+
+/// A session that runs, and what has still to be done for it.
+pub(crate) struct Begun {
     pub(crate) id: u64,
-    /// As it came with the launch.
-    note: Vec<u8>,
-    /// Milliseconds since 1970.
-    started_ms: i64,
-    output: Mutex<Output>,
-    /// Output or the exit has come.
-    arrived: Notify,
-    /// A client has taken output, or is gone: there may be room.
-    taken: Notify,
-    input: tokio::sync::Mutex<Option<Input>>,
-    master: Option<Arc<Ready<OwnedFd>>>,
-}
-
-/// What a session has said and how it stands.
-#[derive(Debug)]
-struct Output {
-    ring: Ring,
-    /// Bytes that came so far: of the output, of the errors.
-    written: [u64; 2],
-    /// How far the attached client has read; without one the oldest output is overwritten.
-    reader: Option<u64>,
-    /// How many pipes are still read.
-    open: usize,
-    /// The streams that nobody will read any more.
-    closed: Vec<v1::Stream>,
-    exit: Option<v1::Exit>,
-    /// Milliseconds since 1970; 0 while it runs.
-    ended_ms: i64,
-}
-
-/// A started session and the ends of its pipes that have to be read.
-pub(crate) struct Launched {
-    /// The session.
-    pub(crate) session: Arc<Session>,
     /// What is read for it, stream by stream.
     pub(crate) readers: Vec<Reader>,
+    reply: watch::Sender<Option<Outcome>>,
+}
+
+impl Begun {
+    /// Tells who asked.
+    pub(crate) fn tell(self, outcome: Outcome) {
+        // Nobody may be left who wants to know; the request finds it.
+        self.reply.send_replace(Some(outcome));
+    }
 }
 
 impl Sessions {
@@ -114,99 +98,107 @@ impl Sessions {
             next: AtomicU64::new(1),
             table: Mutex::default(),
             starting: Mutex::default(),
+            requests: Mutex::default(),
             clock: Clock::tokio(),
         }
     }
 
     /// How every session stands, in the order of their numbers, and how many there have been.
     pub(crate) fn snapshot(&self) -> (Vec<v1::SessionState>, u64) {
-        let table = self.table.lock();
-        let mut states: Vec<_> = table.sessions.values().map(|one| one.state()).collect();
+        let mut states = self.table.lock().states();
         states.sort_unstable_by_key(|state| state.session);
         (states, self.next.load(Ordering::Relaxed) - 1)
     }
 
-    fn wall_ms(&self) -> i64 {
-        let since = self.clock.wall().duration_since(UNIX_EPOCH);
-        since.map_or(0, |since| {
-            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-        })
-    }
-
     /// The session `id`, running or over.
     pub(crate) fn find(&self, id: u64) -> Option<Arc<Session>> {
-        self.table.lock().sessions.get(&id).cloned()
+        self.table.lock().find(id)
     }
 
-    /// Starts a program, or what stands in its place.
+    /// Starts a program, or what stands in its place; a request that was made before is answered once more.
     pub(crate) async fn launch(
+        &self,
+        request: &str,
+        what: v1::launch_request::What,
+        terms: Terms,
+    ) -> Outcome {
+        let place = self.requests.lock().enter(request, self.clock.now());
+        let mut reply = match place {
+            Place::Known(reply) => reply,
+            Place::Fresh(tell, reply) => {
+                self.begin(what, terms, tell).await;
+                reply
+            }
+        };
+        let told = reply.wait_for(Option::is_some).await;
+        told.ok()
+            .and_then(|told| told.clone())
+            .unwrap_or(Err(Unlaunched::BrokenOff))
+    }
+
+    /// Asks the launcher for a session; whoever asks is told over `reply`.
+    async fn begin(
         &self,
         what: v1::launch_request::What,
         terms: Terms,
-    ) -> std::result::Result<Launched, v1::NotStarted> {
+        reply: watch::Sender<Option<Outcome>>,
+    ) {
+        let busy = self.table.lock().running() + self.starting.lock().len();
+        if busy >= MOST_SESSIONS {
+            let why = format!("{busy} sessions run, and that is the most");
+            reply.send_replace(Some(Err(Unlaunched::Exhausted(why))));
+            return;
+        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
-        let Terms {
-            terminal,
-            attended,
-            note,
-        } = terms;
-        let refused = |error: Error| crate::launcher::refusal("prepare its descriptors", &error);
-        let file = io::request_file(what).map_err(refused)?;
-        let pipes = if terminal.is_some() {
-            None
+        if let Err(error) = self.ask_for(id, what, terms, &reply).await {
+            let refused = crate::launcher::refusal("prepare its descriptors", &error);
+            reply.send_replace(Some(Err(Unlaunched::Refused(refused))));
+        }
+    }
+
+    async fn ask_for(
+        &self,
+        id: u64,
+        what: v1::launch_request::What,
+        terms: Terms,
+        reply: &watch::Sender<Option<Outcome>>,
+    ) -> Result<()> {
+        let file = io::request_file(what)?;
+        let (terminal, herded) = (terms.terminal, terms.herded);
+        let (pipes, theirs) = if terminal.is_some() {
+            (None, None)
         } else {
-            Some(io::Pipes::new().map_err(refused)?)
+            let (ours, theirs) = io::Pipes::new()?;
+            (Some(ours), Some(theirs))
         };
-        let (answer, answered) = oneshot::channel();
-        self.starting.lock().insert(id, answer);
         let mut descriptors = vec![file.as_fd()];
-        descriptors.extend(pipes.iter().flat_map(io::Pipes::theirs));
+        descriptors.extend(theirs.iter().flatten().map(AsFd::as_fd));
+        let starting = Starting {
+            pipes,
+            terms,
+            reply: reply.clone(),
+        };
+        self.starting.lock().insert(id, starting);
+        // One who is cut off before the launcher has been asked leaves nothing behind.
+        let mut unasked = Unasked(self, Some(id));
         let ask = Ask::Start(v1::Start {
             session: id,
             terminal,
+            herded,
         });
-        self.ask(ask, &descriptors).await.map_err(refused)?;
-        let gone =
-            |_| crate::launcher::refusal("reach the launcher", &Error::new("recvmsg", libc::EPIPE));
-        let master = answered.await.map_err(gone)??;
-        let parts = io::Parts::new(pipes, master).map_err(refused)?;
-        let session = Arc::new(Session {
-            id,
-            note,
-            started_ms: self.wall_ms(),
-            output: Mutex::new(Output {
-                ring: Ring::new(RING),
-                written: [0; 2],
-                reader: attended.then_some(0),
-                open: parts.outputs.len(),
-                closed: Vec::new(),
-                exit: None,
-                ended_ms: 0,
-            }),
-            arrived: Notify::new(),
-            taken: Notify::new(),
-            input: tokio::sync::Mutex::new(Some(parts.input)),
-            master: parts.master,
-        });
-        {
-            let mut table = self.table.lock();
-            if let Some((exit, at)) = table.early.remove(&id) {
-                session.output.lock().end(exit, at);
-            }
-            table.sessions.insert(id, Arc::clone(&session));
-        }
-        let readers = parts
-            .outputs
-            .into_iter()
-            .map(|(stream, output)| Reader::new(Arc::clone(&session), stream, output))
-            .collect();
-        Ok(Launched { session, readers })
+        self.ask(ask, &descriptors).await?;
+        unasked.1 = None;
+        Ok(())
     }
 
-    /// Sends `signal` to the session's process group.
-    pub(crate) async fn signal(&self, session: u64, signal: i32) -> Result<()> {
-        self.ask(Ask::Signal(v1::SignalSession { session, signal }), &[])
-            .await
+    /// Sends `signal` to the session's process group, or to its whole tree.
+    pub(crate) async fn signal(&self, session: u64, signal: i32, tree: bool) -> Result<()> {
+        let asked = v1::SignalSession {
+            session,
+            signal,
+            tree,
+        };
+        self.ask(Ask::Signal(asked), &[]).await
     }
 
     /// Ends every process of the sandbox.
@@ -219,30 +211,56 @@ impl Sessions {
         self.ask(Ask::Hold(v1::Hold { stopped }), &[]).await
     }
 
-    /// The launcher has started, or not started, a session.
-    pub(crate) fn answered(&self, session: u64, answer: Answer) {
-        if let Some(waiting) = self.starting.lock().remove(&session) {
-            // A request whose caller has gone has nobody to tell.
-            let _ = waiting.send(answer);
+    /// The launcher has started a session, and made its terminal if it was asked for one.
+    pub(crate) fn started(self: &Arc<Self>, id: u64, master: Option<OwnedFd>) -> Option<Begun> {
+        let Starting {
+            pipes,
+            terms,
+            reply,
+        } = self.starting.lock().remove(&id)?;
+        let parts = match io::Parts::new(pipes, master) {
+            Ok(parts) => parts,
+            Err(error) => {
+                // Its ends are closed, which ends most programs; how it ends is nobody's business any more.
+                let refused = crate::launcher::refusal("take its descriptors", &error);
+                reply.send_replace(Some(Err(Unlaunched::Refused(refused))));
+                return None;
+            }
+        };
+        let (session, outputs) = Session::begin(id, terms, parts, self, self.wall_ms());
+        self.table.lock().enter(Arc::clone(&session));
+        let readers = outputs
+            .into_iter()
+            .map(|(stream, output)| Reader::new(Arc::clone(&session), stream, output))
+            .collect();
+        Some(Begun { id, readers, reply })
+    }
+
+    /// The launcher has not started a session.
+    pub(crate) fn refused(&self, refused: v1::NotStarted) {
+        if let Some(starting) = self.starting.lock().remove(&refused.session) {
+            let outcome = Err(Unlaunched::Refused(refused));
+            starting.reply.send_replace(Some(outcome));
         }
     }
 
     /// A session's process has ended.
-    pub(crate) fn ended(&self, session: u64, exit: Option<v1::Exit>) {
+    pub(crate) fn ended(&self, id: u64, exit: Option<v1::Exit>) {
         let unknown = || v1::Exit {
             how: Some(v1::exit::How::Unknown(
                 "the launcher did not say".to_owned(),
             )),
         };
-        let (exit, at) = (exit.unwrap_or_else(unknown), self.wall_ms());
-        let mut table = self.table.lock();
-        match table.sessions.get(&session) {
-            Some(session) => {
-                session.output.lock().end(exit, at);
-                session.arrived.notify_waiters();
-            }
-            // It ended before the one who starts it has heard that it runs.
-            None => drop(table.early.insert(session, (exit, at))),
+        if let Some(session) = self.find(id) {
+            session.end(exit.unwrap_or_else(unknown), self.wall_ms());
+            self.settle(&session);
+        }
+    }
+
+    /// Lets go of what a session held if it is over now.
+    fn settle(&self, session: &Session) {
+        if session.settle() {
+            self.table.lock().finish(session.id);
         }
     }
 
@@ -252,116 +270,29 @@ impl Sessions {
             .write(|socket| socket.try_send(&bytes, descriptors))
             .await
     }
-}
 
-impl Session {
-    /// Sets the size of its terminal; without one there is nothing to set.
-    pub(crate) fn resize(&self, size: Size) -> Result<()> {
-        self.master
-            .as_ref()
-            .map_or(Ok(()), |master| terminal::resize(master.inner(), size))
-    }
-
-    /// How it stands.
-    pub(crate) fn state(&self) -> v1::SessionState {
-        let output = self.output.lock();
-        let (from, to) = output.ring.kept();
-        v1::SessionState {
-            session: self.id,
-            note: self.note.clone(),
-            exit: output.exit.clone(),
-            from,
-            to,
-            stdout_bytes: output.written[0],
-            stderr_bytes: output.written[1],
-            terminal: self.master.is_some(),
-            started_ms: self.started_ms,
-            ended_ms: output.ended_ms,
-        }
-    }
-
-    /// Takes its input to write to; one writer at a time.
-    pub(crate) fn input(&self) -> &tokio::sync::Mutex<Option<Input>> {
-        &self.input
-    }
-
-    /// Closes our end of a stream: its writers get EPIPE.
-    pub(crate) fn close(&self, stream: v1::Stream) {
-        self.output.lock().closed.push(stream);
-        self.taken.notify_waiters();
-    }
-
-    /// Attaches a client that has read up to `offset`.
-    pub(crate) fn attach(self: &Arc<Self>, offset: u64) -> Attached {
-        self.output.lock().reader = Some(offset);
-        Attached {
-            session: Arc::clone(self),
-            offset,
-            told: false,
-        }
+    fn wall_ms(&self) -> i64 {
+        let since = self.clock.wall().duration_since(UNIX_EPOCH);
+        since.map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
     }
 }
 
-impl Output {
-    /// Its process has ended.
-    fn end(&mut self, exit: v1::Exit, at: i64) {
-        self.exit = Some(exit);
-        self.ended_ms = at;
-    }
-}
+/// A session that the launcher has not been asked for yet.
+struct Unasked<'a>(&'a Sessions, Option<u64>);
 
-/// A client that reads a session.
-#[derive(Debug)]
-pub(crate) struct Attached {
-    session: Arc<Session>,
-    offset: u64,
-    told: bool,
-}
-
-impl Attached {
-    /// What comes next; `None` after the exit.
-    pub(crate) async fn next(&mut self) -> Option<v1::output::Kind> {
-        use v1::output::Kind;
-        if self.told {
-            return None;
-        }
-        loop {
-            let arrived = self.session.arrived.notified();
-            tokio::pin!(arrived);
-            arrived.as_mut().enable();
-            let found = {
-                let mut output = self.session.output.lock();
-                output.reader = Some(self.offset);
-                match output.ring.at(self.offset) {
-                    ring::Next::Nothing if output.open > 0 => None,
-                    ring::Next::Nothing => output.exit.clone().map(Kind::Exit),
-                    ring::Next::Lost(bytes) => Some(Kind::Lost(bytes)),
-                    ring::Next::Chunk(stream, data) => Some(Kind::Chunk(v1::OutputChunk {
-                        stream: stream.into(),
-                        offset: self.offset,
-                        data,
-                    })),
-                }
-            };
-            match &found {
-                None => {
-                    arrived.await;
-                    continue;
-                }
-                Some(Kind::Exit(_)) => self.told = true,
-                Some(Kind::Lost(bytes)) => self.offset += bytes,
-                Some(Kind::Chunk(chunk)) => self.offset += chunk.data.len() as u64,
-            }
-            self.session.taken.notify_waiters();
-            return found;
-        }
-    }
-}
-
-impl Drop for Attached {
+impl Drop for Unasked<'_> {
     fn drop(&mut self) {
-        self.session.output.lock().reader = None;
-        self.session.taken.notify_waiters();
+        if let Some(id) = self.1 {
+            self.0.starting.lock().remove(&id);
+        }
+    }
+}
+
+impl From<Error> for Unlaunched {
+    fn from(error: Error) -> Self {
+        Self::Refused(crate::launcher::refusal("reach the launcher", &error))
     }
 }
 
@@ -376,6 +307,3 @@ pub(crate) fn size(size: v1::TerminalSize) -> Size {
         columns: clamp(size.columns),
     }
 }
-
-/// How much output is kept for a session that nobody reads.
-const RING: u64 = 1 << 20;

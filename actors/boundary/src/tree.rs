@@ -12,9 +12,10 @@
 //! nobody answers for its connections. The seccomp listener, the lane and the table of sessions belong to the parent: a
 //! child that falls is given them again.
 
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
-use holdfast_actor::{Child, Strategy, Supervisor};
+use holdfast_actor::{Child, Clock, Strategy, Supervisor, View};
+use holdfast_wire::v1;
 
 /// The tree of a boundary.
 pub(crate) fn boundary() -> Supervisor {
@@ -24,6 +25,47 @@ pub(crate) fn boundary() -> Supervisor {
         .child(Child::permanent("broker"))
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
         .child(Child::permanent("service"))
+}
+
+/// How the tree stands, for people. Sessions have a table of their own, and no rows here.
+pub(crate) fn told(views: &[View], clock: &Clock) -> v1::Tree {
+    let shown = views
+        .iter()
+        .filter(|view| !view.path.as_str().starts_with("boundary/sessions/"));
+    v1::Tree {
+        process: "boundary".to_owned(),
+        rows: shown.map(|view| row(view, clock)).collect(),
+    }
+}
+
+fn row(view: &View, clock: &Clock) -> v1::TreeRow {
+    let due = |next| {
+        let wall = clock.wall() + (next - clock.now());
+        let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
+        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+    };
+    let strategy = match view.path.as_str() {
+        "boundary" => "RestForOne",
+        "boundary/sessions" => "Dynamic",
+        _ => "",
+    };
+    let state = match view.state {
+        "up" => "Running",
+        "idle" | "starting" => "Starting",
+        "waiting" => "Waiting",
+        "stopping" | "killing" => "Stopping",
+        "lost" => "GivenUp",
+        _ => "Stopped",
+    };
+    let reason = view.last.as_ref().map(ToString::to_string);
+    v1::TreeRow {
+        path: view.path.to_string(),
+        strategy: strategy.to_owned(),
+        state: state.to_owned(),
+        restarts: view.restarts.into(),
+        last_reason: reason.unwrap_or_default(),
+        next_ms: view.next.map_or(0, due),
+    }
 }
 
 /// How many sessions run at a time; the next one is refused by name.

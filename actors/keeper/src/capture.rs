@@ -51,7 +51,8 @@ impl Actor for Capture {
                 arguments.sockets.lock().push((port, Arc::clone(&socket)));
                 arguments.listen(&this, port, socket).await?;
             }
-            // The boundary has let go of this keeper. Whether it is dead or another's, the link finds out and says.
+            // Whether the boundary is dead or another's, the link finds out and says.
+            arguments.dialler.closed();
             Ok(())
         });
         Ok(())

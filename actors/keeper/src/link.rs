@@ -32,6 +32,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -43,7 +44,11 @@ pub type Client = BoundaryClient<Channel>;
 
 /// Dials connections to the boundary.
 #[derive(Clone, Debug)]
-pub struct Dialler(Arc<Ready<Arc<Socket>>>);
+pub struct Dialler {
+    socket: Arc<Ready<Arc<Socket>>>,
+    /// Cancelled when the boundary has closed its end.
+    closed: CancellationToken,
+}
 
 /// Why the boundary cannot be spoken with.
 #[derive(Debug, thiserror::Error)]
@@ -64,12 +69,20 @@ pub enum Unlinked {
 impl Dialler {
     /// Dials over `handoff`.
     pub fn new(handoff: Arc<Socket>) -> Result<Self, Fault> {
-        Ok(Self(Arc::new(Ready::new(handoff)?)))
+        Ok(Self {
+            socket: Arc::new(Ready::new(handoff)?),
+            closed: CancellationToken::new(),
+        })
     }
 
     /// The socket that connections travel over.
     pub(crate) fn handoff(&self) -> &Ready<Arc<Socket>> {
-        &self.0
+        &self.socket
+    }
+
+    /// Whoever reads the socket has found its end.
+    pub(crate) fn closed(&self) {
+        self.closed.cancel();
     }
 
     /// Makes a new connection.
@@ -80,7 +93,7 @@ impl Dialler {
             kind: Some(Kind::Dial(v1::Dial {})),
         }
         .encode_to_vec();
-        self.0
+        self.socket
             .write(|socket| socket.try_send(&dial, &[theirs.as_fd()]))
             .await?;
         let stream = Mutex::new(Some(UnixStream::from_std(ours)?));
@@ -227,9 +240,14 @@ impl Actor for Link {
         let clock = me.clock().clone();
         let process = Ready::reading(Arc::clone(&arguments.process))?;
         me.spawn(async move {
-            let state = arguments.state.clone();
+            let (state, closed) = (arguments.state.clone(), arguments.dialler.closed.clone());
             let why = tokio::select! {
-                ended = process.readable() => ended.map(|_| "the boundary has ended".to_owned())?,
+                biased;
+                ended = process.readable() => ended.map(|_| ENDED.to_owned())?,
+                () = closed.cancelled() => match tokio::time::timeout(DYING, process.readable()).await {
+                    Ok(_) => ENDED.to_owned(),
+                    Err(_) => LET_GO.to_owned(),
+                },
                 why = beat(arguments, &clock) => why?,
             };
             state.send_modify(|state| state.over(&why, clock.now()));
@@ -272,7 +290,7 @@ async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
                 match dialler.dial().await {
                     Ok(fresh) => control = fresh,
                     Err(fault) if fault.class() == holdfast_actor::Class::Exhausted => continue,
-                    Err(_) => return Ok("the boundary has let go of this keeper".to_owned()),
+                    Err(_) => return Ok(LET_GO.to_owned()),
                 }
                 state.send_modify(|state| state.reconnects += 1);
             }
@@ -313,6 +331,12 @@ pub const BEAT: Duration = Duration::from_millis(700);
 
 /// An answer that takes longer means that the link is lost.
 pub const PATIENCE: Duration = Duration::from_millis(1200);
+
+/// How long a process that has closed its sockets may take to be seen to end.
+const DYING: Duration = Duration::from_millis(200);
+
+const ENDED: &str = "the boundary has ended";
+const LET_GO: &str = "the boundary has let go of this keeper: another one has taken over";
 
 /// A boundary that is tied to this process and silent for so long is given up.
 const SILENCE: Duration = Duration::from_secs(10);

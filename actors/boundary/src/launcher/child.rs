@@ -19,7 +19,7 @@ use nix::sys::resource::Resource;
 use nix::unistd::{chdir, setsid};
 use prost::Message;
 
-use super::{Launcher, canary};
+use super::{Launcher, builtin, canary, herd};
 use crate::fence::Limits;
 
 /// What a session reads and writes.
@@ -34,18 +34,40 @@ pub(super) enum Standard {
     Terminal(OwnedFd),
 }
 
-/// Confines this process and executes the program. Never returns: a failure goes through `report` to the launcher.
-pub(super) fn become_program(
+/// Confines this process and does what the session is there for. Never returns: a failure goes through `report` to the
+/// launcher. With `shepherd`, this process stays behind as one and tells over it, and its child goes on.
+pub(super) fn become_session(
     launcher: &Launcher<'_>,
-    program: &OwnedFd,
+    request: &OwnedFd,
     standard: Standard,
-    report: &OwnedFd,
+    report: OwnedFd,
+    shepherd: Option<&OwnedFd>,
 ) -> ! {
-    let refused = attempt(launcher, program, standard, report);
-    if let Ok(report) = report.try_clone() {
-        let _ = File::from(report).write_all(&refused.encode_to_vec());
-    }
+    let herded = shepherd.map_or(Ok(()), herd::shepherd);
+    let begun = match herded {
+        Ok(()) => begin(launcher, request, standard, &report),
+        Err(error) => Err(refusal("make its shepherd", &error)),
+    };
+    let refused = match begun {
+        Ok(Work::Program(program)) => start(&program),
+        Ok(Work::Canary(task)) => canary::run(task),
+        Ok(Work::Builtin(what)) => {
+            // Its end says that the session runs, as `execve` does for a program.
+            drop(report);
+            leave(builtin::run(what));
+        }
+        Err(refused) => refused,
+    };
+    // A launcher that is gone takes everything along.
+    let _ = File::from(report).write_all(&refused.encode_to_vec());
     leave(125)
+}
+
+/// What a session is there for.
+enum Work {
+    Program(v1::Program),
+    Canary(v1::Canary),
+    Builtin(builtin::What),
 }
 
 /// What the child reported: `None` when the program runs.
@@ -108,29 +130,23 @@ pub(super) fn confine(
     reset_signals().map_err(step("reset signals"))
 }
 
-fn attempt(
+/// Reads what is to be done, and confines this process for it.
+fn begin(
     launcher: &Launcher<'_>,
-    program: &OwnedFd,
+    request: &OwnedFd,
     standard: Standard,
     report: &OwnedFd,
-) -> v1::NotStarted {
-    let what = match read_request(program) {
-        Ok(what) => what,
-        Err(error) => return refusal("read its arguments", &error),
-    };
-    if let Err((step, error)) = confine(launcher, standard, report) {
-        return refusal(step, &error);
-    }
+) -> Result<Work, v1::NotStarted> {
+    let what = read_request(request).map_err(|error| refusal("read its arguments", &error))?;
+    confine(launcher, standard, report).map_err(|(step, error)| refusal(step, &error))?;
+    let unknown = || refusal("do it", &Error::new("builtin", libc::ENOSYS));
     match what {
-        What::Program(program) => start(&program),
-        What::Builtin(builtin) => match builtin.what {
-            Some(v1::builtin::What::Canary(task)) => canary::run(task),
-            Some(
-                v1::builtin::What::CopyOut(_)
-                | v1::builtin::What::CopyIn(_)
-                | v1::builtin::What::Dial(_),
-            )
-            | None => refusal("do it", &Error::new("builtin", libc::ENOSYS)),
+        What::Program(program) => Ok(Work::Program(program)),
+        What::Builtin(builtin) => match builtin.what.ok_or_else(unknown)? {
+            v1::builtin::What::Canary(task) => Ok(Work::Canary(task)),
+            v1::builtin::What::CopyOut(copy) => Ok(Work::Builtin(builtin::What::CopyOut(copy))),
+            v1::builtin::What::CopyIn(copy) => Ok(Work::Builtin(builtin::What::CopyIn(copy))),
+            v1::builtin::What::Dial(dial) => Ok(Work::Builtin(builtin::What::Dial(dial))),
         },
     }
 }

@@ -50,6 +50,12 @@ impl Herd {
 
     /// Takes what the shepherd has said; answers how the program has ended, once.
     pub(super) fn hear(&mut self) -> Option<Ended> {
+        let ended = self.look()?;
+        (!std::mem::replace(&mut self.over, true)).then_some(ended)
+    }
+
+    /// Takes what the shepherd has said.
+    pub(super) fn look(&mut self) -> Option<Ended> {
         // There is little, and it is read without waiting: an end that would have to be waited for is none.
         let _ = self.news.read_to_end(&mut self.heard);
         let words: Vec<i32> = self
@@ -60,12 +66,11 @@ impl Herd {
             .map(|word| i32::from_ne_bytes(*word))
             .collect();
         self.program = words.first().map(|pid| Pid::from_raw(*pid));
-        let ended = match words.get(1..3) {
-            Some([CODE, value]) => Ended::Exited(*value),
-            Some([_, value]) => Ended::Signalled(*value),
-            Some(_) | None => return None,
-        };
-        (!std::mem::replace(&mut self.over, true)).then_some(ended)
+        match words.get(1..3) {
+            Some([CODE, value]) => Some(Ended::Exited(*value)),
+            Some([_, value]) => Some(Ended::Signalled(*value)),
+            Some(_) | None => None,
+        }
     }
 }
 
@@ -179,7 +184,7 @@ mod tests {
 
         found.sort_unstable();
         assert_eq!(found, [4, 6, 9]);
-        assert_eq!(below(8, &processes), []);
+        assert!(below(8, &processes).is_empty());
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The ends of a session's pipes, or its terminal, on this side.
 
 use std::io::Write;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,13 +14,14 @@ use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::{pipe2, read, write};
 use prost::Message;
 
-use super::{Output, Session};
+use super::session::{Output, Session};
 
-/// The three pipes of a session without a terminal.
+/// Our ends of the three pipes of a session without a terminal.
+#[derive(Debug)]
 pub(super) struct Pipes {
-    stdin: (OwnedFd, OwnedFd),
-    stdout: (OwnedFd, OwnedFd),
-    stderr: (OwnedFd, OwnedFd),
+    stdin: OwnedFd,
+    stdout: OwnedFd,
+    stderr: OwnedFd,
 }
 
 /// What remains here once the session runs.
@@ -61,27 +62,21 @@ pub(super) fn request_file(what: v1::launch_request::What) -> Result<OwnedFd> {
 }
 
 impl Pipes {
-    pub(super) fn new() -> Result<Self> {
+    /// Makes them. Answers the session's own ends, too: input, output, error.
+    pub(super) fn new() -> Result<(Self, [OwnedFd; 3])> {
         let pipe = || pipe2(OFlag::O_CLOEXEC).called("pipe2");
-        Ok(Self {
-            stdin: pipe()?,
-            stdout: pipe()?,
-            stderr: pipe()?,
-        })
-    }
-
-    /// The session's own ends: input, output, error.
-    pub(super) fn theirs(&self) -> [BorrowedFd<'_>; 3] {
-        [
-            self.stdin.0.as_fd(),
-            self.stdout.1.as_fd(),
-            self.stderr.1.as_fd(),
-        ]
+        let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
+        let ours = Self {
+            stdin: stdin.1,
+            stdout: stdout.0,
+            stderr: stderr.0,
+        };
+        Ok((ours, [stdin.0, stdout.1, stderr.1]))
     }
 }
 
 impl Parts {
-    /// Keeps our ends of `pipes` (theirs are closed with them) or the terminal's `master`.
+    /// Keeps our ends of `pipes` or the terminal's `master`.
     pub(super) fn new(pipes: Option<Pipes>, master: Option<OwnedFd>) -> Result<Self> {
         let ready = |fd: OwnedFd| -> Result<Ready<OwnedFd>> {
             let flags = FcntlArg::F_SETFL(OFlag::O_NONBLOCK);
@@ -100,10 +95,10 @@ impl Parts {
                 })
             }
             (Some(pipes), None) => Ok(Self {
-                input: Input::Pipe(ready(pipes.stdin.1)?),
+                input: Input::Pipe(ready(pipes.stdin)?),
                 outputs: vec![
-                    (v1::Stream::Stdout, Arc::new(ready(pipes.stdout.0)?)),
-                    (v1::Stream::Stderr, Arc::new(ready(pipes.stderr.0)?)),
+                    (v1::Stream::Stdout, Arc::new(ready(pipes.stdout)?)),
+                    (v1::Stream::Stderr, Arc::new(ready(pipes.stderr)?)),
                 ],
                 master: None,
             }),
@@ -153,8 +148,11 @@ impl Reader {
     pub(crate) async fn run(self) {
         let mut buffer = vec![0; CHUNK];
         self.read_all(&mut buffer).await;
-        self.session.output.lock().open -= 1;
-        self.session.arrived.notify_waiters();
+        self.session.drained();
+        if self.session.has_terminal() {
+            // With its last reader a terminal hangs up, as it does when a login ends.
+            return;
+        }
         tokio::select! {
             () = self.closed() => {}
             () = self.discard(&mut buffer) => {}
@@ -192,7 +190,7 @@ impl Reader {
     async fn room(&self) {
         self.until(|output| {
             !output
-                .reader
+                .unread()
                 .is_some_and(|offset| output.ring.is_full_for(offset))
         })
         .await;
@@ -234,7 +232,7 @@ impl Reader {
     fn keep(&self, bytes: &[u8]) {
         {
             let mut output = self.session.output.lock();
-            let unread = output.reader;
+            let unread = output.unread();
             output.written[usize::from(self.stream == v1::Stream::Stderr)] += bytes.len() as u64;
             let bytes = Bytes::copy_from_slice(bytes);
             output.ring.push(self.stream, bytes, unread);

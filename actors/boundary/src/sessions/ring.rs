@@ -52,6 +52,12 @@ impl Ring {
         (self.start, self.end)
     }
 
+    /// Forgets everything; what comes next has the offsets that it would have had.
+    pub(crate) fn clear(&mut self) {
+        self.chunks.clear();
+        self.start = self.end;
+    }
+
     /// Whether nothing more should be read for a reader at `offset`.
     pub(crate) fn is_full_for(&self, offset: u64) -> bool {
         self.end.saturating_sub(offset) >= self.capacity
