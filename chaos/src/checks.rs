@@ -1,174 +1,104 @@
-//! What must hold in every history; one invariant a file.
+//! What must hold in every siege, judged from its timeline; one invariant a file.
+//!
+//! A check knows its bounds and the timeline and nothing else, so each is tried with recorded timelines that it must pass and
+//! that it must not: a check that cannot fail is no check.
 
-mod delay;
-mod healing;
-mod intensity;
-mod once;
-mod order;
-mod shutdown;
-mod together;
-mod want;
+mod acknowledged;
+mod backoff;
+mod descriptors;
+mod false_ready;
+mod leftovers;
+mod recovery;
+mod restarts;
+mod sessions;
+mod verdicts;
 
 #[cfg(test)]
-mod tests;
+mod testing;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
-use holdfast_supervision::{Backoff, Child, Intensity, Node, Path, Restart, Strategy, Supervisor};
+use serde::Serialize;
 
-use crate::{Fact, History, Violation};
+use crate::scenario::Checks;
+use crate::timeline::Timeline;
 
-/// Everything in a history that should not be.
-pub fn all(spec: &Supervisor, history: &History) -> Vec<Violation> {
-    let shape = Shape::of(spec, history);
-    let checks: [(&'static str, Check); 8] = [
-        ("no child runs twice", once::check),
-        (
-            "no window has more restarts than the intensity",
-            intensity::check,
-        ),
-        ("a delay is between the least and the most", delay::check),
-        ("children start in order and stop in reverse", order::check),
-        ("who falls together comes back together", together::check),
-        ("a shutdown ends in time with nobody left", shutdown::check),
-        ("want of a resource never climbs", want::check),
-        ("what may live lives when the storm is over", healing::check),
-    ];
-    let mut violations = Vec::new();
-    for (name, check) in checks {
-        if let Err(what) = check(&shape, history) {
-            violations.push(Violation { check: name, what });
-        }
-    }
-    violations
+/// What a check found.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Finding {
+    /// Which check.
+    pub check: &'static str,
+    /// Whether it held.
+    pub passed: bool,
+    /// What was found, in a line.
+    pub summary: String,
+    /// What should not have been, the earliest first.
+    pub violations: Vec<String>,
+    /// What was measured, by name; times are in milliseconds.
+    pub measured: BTreeMap<&'static str, f64>,
 }
 
-type Check = fn(&Shape, &History) -> Result<(), String>;
-
-/// Who stands where.
-pub(crate) struct Shape {
-    places: BTreeMap<Path, Place>,
+/// Asks everything that the scenario wants to hold. With `own`, gateway and server are ours and may be judged as well.
+pub fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if let Some(bound) = checks.false_ready {
+        found.push(false_ready::check(bound, timeline));
+    }
+    if checks.sessions {
+        found.push(sessions::check(timeline));
+    }
+    found.push(restarts::check(checks.restarts, timeline));
+    if let Some(bound) = checks.backoff {
+        found.push(backoff::check(bound, timeline));
+    }
+    if let Some(bounds) = checks.descriptors {
+        found.push(descriptors::check(bounds, timeline));
+    }
+    if let Some(bound) = checks.recovery {
+        found.push(recovery::check(bound, timeline));
+    }
+    if checks.leftovers && own {
+        found.push(leftovers::check(timeline));
+    }
+    if checks.verdicts && own {
+        found.push(verdicts::check(timeline));
+    }
+    if checks.acknowledged && own {
+        found.push(acknowledged::check(timeline));
+    }
+    found
 }
 
-/// One place in a tree.
-pub(crate) struct Place {
-    /// None for the root.
-    pub(crate) parent: Option<Path>,
-    pub(crate) index: usize,
-    pub(crate) backoff: Backoff,
-    pub(crate) kind: Kind,
-}
-
-pub(crate) enum Kind {
-    Leaf(Child),
-    Branch {
-        strategy: Strategy,
-        intensity: Intensity,
-    },
-}
-
-impl Shape {
-    pub(crate) fn of(spec: &Supervisor, history: &History) -> Self {
-        let mut shape = Self {
-            places: BTreeMap::new(),
-        };
-        shape.add(spec, &Path::new(&spec.id), None, 0);
-        shape.add_wanted(history);
-        shape
-    }
-
-    pub(crate) fn get(&self, path: &Path) -> Option<&Place> {
-        self.places.get(path)
-    }
-
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Path, &Place)> {
-        self.places.iter()
-    }
-
-    /// The strategy of the supervisor over this place.
-    pub(crate) fn strategy_over(&self, place: &Place) -> Option<Strategy> {
-        match &self.places.get(place.parent.as_ref()?)?.kind {
-            Kind::Branch { strategy, .. } => Some(*strategy),
-            Kind::Leaf(_) => None,
+impl Finding {
+    /// Passed if and only if there is no violation.
+    fn of(check: &'static str, summary: String, violations: Vec<String>) -> Self {
+        Self {
+            check,
+            passed: violations.is_empty(),
+            summary,
+            violations,
+            measured: BTreeMap::new(),
         }
     }
 
-    /// Those written under the same supervisor.
-    pub(crate) fn siblings<'a>(
-        &'a self,
-        place: &'a Place,
-    ) -> impl Iterator<Item = (&'a Path, &'a Place)> {
-        self.places
-            .iter()
-            .filter(|(_, other)| other.parent.is_some() && other.parent == place.parent)
-    }
-
-    fn add(&mut self, spec: &Supervisor, path: &Path, parent: Option<Path>, index: usize) {
-        let kind = Kind::Branch {
-            strategy: spec.strategy,
-            intensity: spec.intensity,
-        };
-        let place = Place {
-            parent,
-            index,
-            backoff: spec.backoff,
-            kind,
-        };
-        self.places.insert(path.clone(), place);
-        for (index, node) in spec.children.iter().enumerate() {
-            let below = path.join(node.id());
-            match node {
-                Node::Supervisor(spec) => self.add(spec, &below, Some(path.clone()), index),
-                Node::Child(child) => self.add_child(child, below, path, index),
-            }
-        }
-    }
-
-    fn add_child(&mut self, child: &Child, path: Path, parent: &Path, index: usize) {
-        let place = Place {
-            parent: Some(parent.clone()),
-            index,
-            backoff: child.backoff,
-            kind: Kind::Leaf(child.clone()),
-        };
-        self.places.insert(path, place);
-    }
-
-    /// Wanted children with one name may differ; the widest bounds of them all are kept.
-    fn add_wanted(&mut self, history: &History) {
-        for entry in history.entries() {
-            let Fact::Wanted { path, child } = &entry.fact else {
-                continue;
-            };
-            let parents: Vec<Path> = self
-                .places
-                .iter()
-                .filter(|(place, _)| place.join(&child.id) == *path)
-                .map(|(place, _)| place.clone())
-                .collect();
-            for parent in parents {
-                let mut widest = child.clone();
-                if let Some(Place {
-                    kind: Kind::Leaf(earlier),
-                    ..
-                }) = self.places.get(path)
-                {
-                    widest.backoff.min = widest.backoff.min.min(earlier.backoff.min);
-                    widest.backoff.max = widest.backoff.max.max(earlier.backoff.max);
-                    widest.shutdown = widest.shutdown.max(earlier.shutdown);
-                }
-                self.add_child(&widest, path.clone(), &parent, usize::MAX);
-            }
-        }
+    fn measuring(mut self, name: &'static str, value: f64) -> Self {
+        self.measured.insert(name, value);
+        self
     }
 }
 
-impl Place {
-    /// Whether it has to come back whatever it ended with.
-    pub(crate) fn is_permanent(&self) -> bool {
-        match &self.kind {
-            Kind::Leaf(child) => child.restart == Restart::Permanent,
-            Kind::Branch { .. } => true,
-        }
-    }
+/// The value below which so many of a hundred lie; zero of none. `sorted` is.
+fn percentile(sorted: &[Duration], percent: usize) -> Duration {
+    let index = (sorted.len() * percent).div_ceil(100).saturating_sub(1);
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e6).round() / 1e3
+}
+
+/// A time as reports write it: "12.345s".
+pub(crate) fn moment(at: Duration) -> String {
+    format!("{:.3}s", at.as_secs_f64())
 }

@@ -4,7 +4,8 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use holdfast_chaos::{Fact, storm};
+use holdfast_chaos::command;
+use holdfast_chaos::storm::{Fact, storm};
 use holdfast_clock::Seed;
 use holdfast_supervision::draw;
 
@@ -18,6 +19,10 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// The scenarios that come with the program.
+    List(command::List),
+    /// Attack a sandbox as a scenario says, and judge what was seen.
+    Run(command::Run),
     /// Simulate supervision trees in which everything fails that can.
     Storm {
         /// The first seed.
@@ -33,21 +38,28 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let Command::Storm {
-        seed,
-        seeds,
-        history,
-    } = Arguments::parse().command;
-    match storms(
-        &mut io::stdout().lock(),
-        seed..seed.saturating_add(seeds),
-        history,
-    ) {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::FAILURE,
-        // Nobody reads any more.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
-        Err(_) => ExitCode::from(125),
+    // A panic is a fault of ours; what was broken has been mended by then.
+    std::panic::catch_unwind(|| act(Arguments::parse().command)).unwrap_or(ExitCode::from(125))
+}
+
+fn act(command: Command) -> ExitCode {
+    match command {
+        Command::List(given) => command::list(&given),
+        Command::Run(given) => command::besiege(&given),
+        Command::Storm {
+            seed,
+            seeds,
+            history,
+        } => {
+            let seeds = seed..seed.saturating_add(seeds);
+            match storms(&mut io::stdout().lock(), seeds, history) {
+                Ok(true) => ExitCode::SUCCESS,
+                Ok(false) => ExitCode::FAILURE,
+                // Nobody reads any more.
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::SUCCESS,
+                Err(_) => ExitCode::from(125),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_chaos::{Weather, run};
+use holdfast_chaos::storm::{Weather, run};
 use holdfast_clock::Seed;
 use holdfast_supervision::{Backoff, Child, Intensity, Node, Strategy, Supervisor, draw};
 use proptest::prelude::*;
@@ -149,7 +149,7 @@ proptest! {
 #[test]
 fn the_same_seed_gives_the_same_history() {
     let history = |seed| {
-        let storm = holdfast_chaos::storm(Seed::new(seed));
+        let storm = holdfast_chaos::storm::storm(Seed::new(seed));
         let entries = storm.history.entries().iter();
         entries.map(ToString::to_string).collect::<Vec<_>>()
     };
@@ -160,7 +160,7 @@ fn the_same_seed_gives_the_same_history() {
 #[test]
 fn a_fixed_number_of_storms_breaks_nothing() {
     for seed in 0..500 {
-        let storm = holdfast_chaos::storm(Seed::new(seed));
+        let storm = holdfast_chaos::storm::storm(Seed::new(seed));
         assert!(
             storm.violations.is_empty(),
             "seed {seed}: {}",

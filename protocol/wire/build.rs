@@ -15,6 +15,10 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         ["proto"],
     )?;
     // The same descriptors answer gRPC reflection.
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a build script is told by cargo where to write"
+    )]
     let out = std::path::PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptors.bin"), descriptors.encode_to_vec())?;
     tonic_prost_build::configure()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::Shape;
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 pub(super) fn check(_: &Shape, history: &History) -> Result<(), String> {
     let mut alive = BTreeMap::new();

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use holdfast_supervision::What;
 
 use super::{Kind, Shape};
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 pub(super) fn check(shape: &Shape, history: &History) -> Result<(), String> {
     let mut up = BTreeSet::new();

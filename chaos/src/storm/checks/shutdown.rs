@@ -6,7 +6,7 @@ use std::time::Duration;
 use holdfast_supervision::What;
 
 use super::{Kind, Shape};
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 /// A killed child may take so long to be gone before nobody waits for it any more.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);

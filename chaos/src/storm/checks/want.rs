@@ -3,7 +3,7 @@
 use holdfast_supervision::{Class, Next, Reason, What};
 
 use super::Shape;
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 pub(super) fn check(_: &Shape, history: &History) -> Result<(), String> {
     for entry in history.entries() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use holdfast_supervision::{Next, What};
 
 use super::Shape;
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 pub(super) fn check(shape: &Shape, history: &History) -> Result<(), String> {
     let mut earliest = BTreeMap::new();

@@ -9,7 +9,7 @@ use holdfast_clock::Moment;
 use holdfast_supervision::{Next, Path, Strategy, What};
 
 use super::Shape;
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 #[derive(Default)]
 struct Standing {

@@ -8,7 +8,7 @@ use holdfast_supervision::{
 };
 
 use super::all;
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 fn pair(strategy: Strategy) -> Supervisor {
     let child = |id| {

@@ -9,7 +9,7 @@ use holdfast_clock::Moment;
 use holdfast_supervision::{Class, Intensity, Next, Path, What};
 
 use super::{Kind, Shape};
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 pub(super) fn check(shape: &Shape, history: &History) -> Result<(), String> {
     let mut due = BTreeSet::new();

@@ -8,8 +8,8 @@ use holdfast_supervision::{
     Command, Event, Generation, Node, Path, Reason, Strategy, Supervisor, Timer, Tree,
 };
 
-use crate::forest::child;
-use crate::{Fact, History, Weather};
+use super::forest::child;
+use super::{Fact, History, Weather};
 
 /// A world with its tree.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use holdfast_supervision::{Next, Path, Strategy, What};
 
 use super::{Kind, Place, Shape};
-use crate::{Fact, History};
+use crate::storm::{Fact, History};
 
 #[derive(Default)]
 struct Standing {

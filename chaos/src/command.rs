@@ -1,0 +1,336 @@
+//! `list` and `run`: what there is, and what came of it.
+
+mod surroundings;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::Duration;
+
+use clap::{ArgGroup, Args, ValueEnum};
+use holdfast_clock::Seed;
+use parking_lot::Mutex;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::document::span;
+use crate::report::{self, Document, Live};
+use crate::run::{Order, Report, Target, run};
+use crate::scenario::{Fault, Scenario};
+use surroundings::Surroundings;
+
+/// What `run` is given.
+#[derive(Args)]
+#[command(group = ArgGroup::new("target").required(true).args(["sandbox", "own"]))]
+pub struct Run {
+    /// Scenarios by name (see `list`) or by the path of a file.
+    #[arg(required = true, value_name = "SCENARIO")]
+    scenarios: Vec<String>,
+    /// Attack this sandbox of the gateway at `HOLDFAST_GATEWAY`; only with faults that heal.
+    #[arg(long, value_name = "NAME")]
+    sandbox: Option<String>,
+    /// Attack a sandbox made for it, on a gateway started for it.
+    #[arg(long = "self")]
+    own: bool,
+    /// Where chance starts; by default nobody can foretell it, and it is printed.
+    #[arg(long, value_name = "N")]
+    seed: Option<u64>,
+    /// How long faults are made, instead of what the scenario says.
+    #[arg(long, value_name = "D", value_parser = duration)]
+    duration: Option<Duration>,
+    /// How the result is printed.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+    /// Write a page with a picture for each scenario into this directory.
+    #[arg(long, value_name = "DIR")]
+    report: Option<PathBuf>,
+    /// A server that the sandbox may reach and that echoes a line, for a sandbox of your own.
+    #[arg(long, value_name = "HOST:PORT", value_parser = server)]
+    connect: Option<(String, u16)>,
+    /// Allow faults that every process of this machine feels: enfile, clock-jump.
+    #[arg(long)]
+    whole_machine: bool,
+    /// Say nothing until the result.
+    #[arg(short, long)]
+    quiet: bool,
+}
+
+/// What `list` is given.
+#[derive(Args)]
+pub struct List {
+    /// How it is printed.
+    #[arg(short, long, value_enum, default_value_t = Format::Text)]
+    output: Format,
+}
+
+/// How results are printed.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// One JSON document.
+    Json,
+}
+
+/// Why nothing came of it.
+enum Failure {
+    Usage(String),
+    Impossible(String),
+    Interrupted(i32),
+}
+
+/// Prints the scenarios that come with the program.
+pub fn list(given: &List) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let mut rows = Vec::new();
+    for (name, text) in Scenario::built_in() {
+        match Scenario::parse(name, text) {
+            Ok(scenario) => rows.push(scenario),
+            Err(problem) => return tell(&Failure::Impossible(problem.to_string()), given.output),
+        }
+    }
+    let written = if given.output == Format::Json {
+        let rows: Vec<_> = rows
+            .iter()
+            .map(|row| serde_json::json!({"name": row.name, "description": row.description, "durationMs": u64::try_from(row.duration.as_millis()).unwrap_or(u64::MAX)}))
+            .collect();
+        writeln!(out, "{}", serde_json::Value::from(rows))
+    } else {
+        rows.iter().try_for_each(|row| {
+            let long = row.duration.as_secs();
+            writeln!(out, "{:<14} {long:>5} s  {}", row.name, row.description)
+        })
+    };
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(125),
+        Ok(()) | Err(_) => ExitCode::SUCCESS,
+    }
+}
+
+/// Runs the sieges one after another. 0 when every check held, 1 when one did not, 2 for a wrong order, 125 when it could not be done.
+pub fn besiege(given: &Run) -> ExitCode {
+    match sieges(given) {
+        Ok(reports) => print(given, &reports),
+        Err(failure) => tell(&failure, given.output),
+    }
+}
+
+fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
+    let surroundings = Surroundings::look();
+    let seed = given.seed.map_or_else(Seed::fresh, Seed::new);
+    let scenarios: Result<Vec<_>, _> = given.scenarios.iter().map(|name| scenario(name)).collect();
+    let inside = surroundings
+        .beside("holdfast-chaos-inside")
+        .ok_or_else(|| {
+            Failure::Impossible(
+                "find holdfast-chaos-inside: it has to stand beside holdfast-chaos".into(),
+            )
+        })?;
+    let mut reports = Vec::new();
+    for scenario in scenarios? {
+        if given.sandbox.is_some() && (!scenario.roots.is_empty() || scenario.nofile.is_some()) {
+            let message = format!(
+                "{} makes sandboxes of its own: run it with --self",
+                scenario.name
+            );
+            return Err(Failure::Usage(message));
+        }
+        let order = Order {
+            duration: given.duration.unwrap_or(scenario.duration),
+            target: target(given, &scenario, &surroundings)?,
+            whole_machine: given.whole_machine,
+            inside: inside.clone(),
+            scenario,
+            seed,
+        };
+        announce(given, &order);
+        let report = one(given, &order)?;
+        if let Some(directory) = &given.report {
+            report::write_page(directory, &report).map_err(Failure::Impossible)?;
+        }
+        reports.push(report);
+    }
+    Ok(reports)
+}
+
+fn scenario(name: &str) -> Result<Scenario, Failure> {
+    if let Some((_, text)) = Scenario::built_in().find(|(known, _)| *known == name) {
+        return Scenario::parse(name, text)
+            .map_err(|problem| Failure::Impossible(problem.to_string()));
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| {
+        let known: Vec<&str> = Scenario::built_in().map(|(known, _)| known).collect();
+        let near = crate::document::nearest(name, known.iter().copied());
+        let hint = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("known are {}", known.join(", ")),
+        };
+        Failure::Usage(format!("read scenario {name}: {error}; {hint}"))
+    })?;
+    Scenario::parse(name, &text).map_err(|problem| Failure::Usage(problem.to_string()))
+}
+
+fn target(
+    given: &Run,
+    scenario: &Scenario,
+    surroundings: &Surroundings,
+) -> Result<Target, Failure> {
+    if let Some(sandbox) = &given.sandbox {
+        return Ok(Target::Other {
+            socket: surroundings.socket().map_err(Failure::Usage)?,
+            sandbox: sandbox.clone(),
+            server: given.connect.clone(),
+        });
+    }
+    let holdfast = surroundings
+        .holdfast()
+        .ok_or_else(|| Failure::Impossible("find holdfast: set HOLDFAST_BIN to its path".into()))?;
+    let home = tempfile::Builder::new()
+        .prefix("holdfast-chaos-")
+        .tempdir_in("/tmp");
+    let home =
+        home.map_err(|error| Failure::Impossible(format!("create a private directory: {error}")))?;
+    let fills = scenario
+        .faults
+        .iter()
+        .any(|breakage| breakage.fault == Fault::DiskFull);
+    let small_disk = fills && surroundings::small_disk(&home.path().join("s"));
+    Ok(Target::Own {
+        holdfast,
+        home: Arc::new(Mutex::new(Some(home))),
+        small_disk,
+    })
+}
+
+/// Says what will be done to whom before anything is.
+fn announce(given: &Run, order: &Order) {
+    if given.quiet {
+        return;
+    }
+    let mut out = io::stderr().lock();
+    let whom = match &order.target {
+        Target::Own { .. } => "a sandbox of its own".to_owned(),
+        Target::Other {
+            sandbox, socket, ..
+        } => format!("the sandbox {sandbox} at {}", socket.display()),
+    };
+    let _nobody_looks = writeln!(
+        out,
+        "{} on {whom}, seed {}, for {} s:",
+        order.scenario.name,
+        order.seed.number(),
+        order.duration.as_secs()
+    );
+    for breakage in &order.scenario.faults {
+        let _nobody_looks = writeln!(out, "  {}", breakage.fault);
+    }
+    let load = order.scenario.load;
+    let _nobody_looks = writeln!(
+        out,
+        "  load: {} execs a second, {} connections held, {} made a second, {} sandboxes that come and go",
+        load.execs, load.connections, load.flood, load.lives
+    );
+}
+
+fn one(given: &Run, order: &Order) -> Result<Report, Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Impossible(format!("start the runtime: {error}")))?;
+    let outcome = runtime.block_on(async {
+        let live = Live {
+            scenario: order.scenario.name.clone(),
+            seed: order.seed,
+            duration: order.duration,
+            quiet: given.quiet,
+        };
+        let (sender, started) = tokio::sync::oneshot::channel();
+        let siege = run(order, |journal, plan| {
+            let _nobody_draws = sender.send((journal.clone(), plan.to_vec()));
+        });
+        let drawing = async {
+            match started.await {
+                Ok((journal, plan)) => live.draw(&journal, &plan).await,
+                Err(_never_started) => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            report = siege => report.map_err(Failure::Impossible),
+            () = drawing => Err(Failure::Impossible("show the siege".into())),
+            number = interrupted() => Err(Failure::Interrupted(number)),
+        }
+    });
+    // What still runs is ours and is dropped with it: everything is undone here, however it ended.
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    outcome
+}
+
+/// The first signal that asks us to end.
+async fn interrupted() -> i32 {
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    let mut waiting: Vec<_> = kinds
+        .into_iter()
+        .filter_map(|kind| Some((kind, signal(kind).ok()?)))
+        .collect();
+    let any = waiting.iter_mut().map(|(kind, signal)| {
+        Box::pin(async move {
+            signal.recv().await;
+            kind.as_raw_value()
+        })
+    });
+    futures_util::future::select_all(any).await.0
+}
+
+fn print(given: &Run, reports: &[Report]) -> ExitCode {
+    let mut out = io::stdout().lock();
+    let written = if given.output == Format::Json {
+        serde_json::to_string(&Document::of(reports))
+            .map_err(io::Error::from)
+            .and_then(|text| writeln!(out, "{text}"))
+    } else {
+        reports
+            .iter()
+            .try_for_each(|report| out.write_all(report::table(report).as_bytes()))
+    };
+    match written {
+        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(125),
+        Ok(()) | Err(_) if reports.iter().all(Report::passed) => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn tell(failure: &Failure, format: Format) -> ExitCode {
+    let (reason, message, code) = match failure {
+        Failure::Usage(message) => ("Usage", message.clone(), 2),
+        Failure::Impossible(message) => ("Impossible", message.clone(), 125),
+        Failure::Interrupted(signal) => {
+            let code = u8::try_from(128 + signal).unwrap_or(125);
+            (
+                "Interrupted",
+                "interrupted; everything is undone".to_owned(),
+                code,
+            )
+        }
+    };
+    if format == Format::Json {
+        let document = serde_json::json!({"error": {"code": code, "message": message, "reason": reason, "details": {}, "retryAfterMs": 0}});
+        let _nobody_reads = writeln!(io::stdout(), "{document}");
+    }
+    let _nobody_reads = writeln!(io::stderr(), "holdfast-chaos: {message}");
+    ExitCode::from(code)
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    span(text).ok_or_else(|| "write 500ms, 30s or 5m".to_owned())
+}
+
+fn server(text: &str) -> Result<(String, u16), String> {
+    text.rsplit_once(':')
+        .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
+        .ok_or_else(|| "write HOST:PORT".to_owned())
+}

@@ -1,0 +1,156 @@
+//! The process that a fault is for: named by the status, held as a pidfd, and named by the status once more.
+
+use std::fs;
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use nix::sys::signal::Signal;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+
+use crate::gate::Gate;
+use crate::scenario::Process;
+
+/// A process that is what it was said to be. Its number cannot become another's while this is held.
+#[derive(Debug)]
+pub(crate) struct Victim {
+    pub(crate) process: Process,
+    pub(crate) pid: u32,
+    held: OwnedFd,
+}
+
+impl Victim {
+    /// Finds it and makes sure of it.
+    pub(crate) async fn find(gate: &Gate, sandbox: &str, process: Process) -> Result<Self, String> {
+        let pid = named(gate, sandbox, process).await?;
+        let held = hold(pid)?;
+        if named(gate, sandbox, process).await? != pid {
+            return Err(format!("the {process} was replaced while it was looked at"));
+        }
+        Ok(Self { process, pid, held })
+    }
+
+    pub(crate) fn name(&self) -> String {
+        format!("{} {}", self.process, self.pid)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
+        let number = match signal {
+            Signal::SIGSTOP => rustix::process::Signal::STOP,
+            Signal::SIGCONT => rustix::process::Signal::CONT,
+            _ => rustix::process::Signal::KILL,
+        };
+        pidfd_send_signal(&self.held, number).map_err(|error| {
+            format!(
+                "send {signal} to the {} {}: {error}",
+                self.process, self.pid
+            )
+        })
+    }
+}
+
+async fn named(gate: &Gate, sandbox: &str, process: Process) -> Result<u32, String> {
+    if process == Process::Gateway {
+        let version = gate.version().await;
+        return version
+            .map(|version| version.pid)
+            .map_err(|why| format!("the gateway does not answer: {why}"));
+    }
+    let status = gate.status(sandbox, ANSWER).await;
+    let pids = status
+        .map_err(|why| format!("nobody says which process it is: {why}"))?
+        .pids;
+    let word = match process {
+        Process::Launcher => Process::Boundary.word(),
+        Process::Gateway | Process::Keeper | Process::Boundary => process.word(),
+    };
+    let pid = pids.get(word).copied().filter(|pid| *pid != 0);
+    let pid = pid.ok_or_else(|| format!("there is no {word} now"))?;
+    match process {
+        Process::Launcher => first_inside(pid),
+        Process::Gateway | Process::Keeper | Process::Boundary => Ok(pid),
+    }
+}
+
+fn hold(pid: u32) -> Result<OwnedFd, String> {
+    let known = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let known = known.ok_or_else(|| format!("{pid} is no process id"))?;
+    pidfd_open(known, PidfdFlags::empty()).map_err(|error| format!("open process {pid}: {error}"))
+}
+
+/// The child of the boundary that is process 1 of a namespace below the boundary's own.
+fn first_inside(boundary: u32) -> Result<u32, String> {
+    let own = namespaces(boundary).len();
+    children(boundary)
+        .into_iter()
+        .find(|child| {
+            let levels = namespaces(*child);
+            levels.len() > own && levels.last() == Some(&1)
+        })
+        .ok_or_else(|| format!("no child of the boundary {boundary} is a launcher"))
+}
+
+/// The children of all threads of a process.
+pub(crate) fn children(pid: u32) -> Vec<u32> {
+    let Ok(tasks) = fs::read_dir(format!("/proc/{pid}/task")) else {
+        return Vec::new();
+    };
+    tasks
+        .flatten()
+        .filter_map(|task| fs::read_to_string(task.path().join("children")).ok())
+        .flat_map(|line| {
+            line.split_whitespace()
+                .filter_map(|pid| pid.parse().ok())
+                .collect::<Vec<u32>>()
+        })
+        .collect()
+}
+
+/// Its ids from our namespace down to its own.
+fn namespaces(pid: u32) -> Vec<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    line.unwrap_or_default()
+        .split_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect()
+}
+
+const ANSWER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Command, Stdio};
+
+    use super::*;
+
+    #[test]
+    fn a_process_is_held_stopped_continued_and_known_to_be_dead() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .expect("sleep");
+        let pid = child.id();
+        let victim = Victim {
+            process: Process::Keeper,
+            pid,
+            held: hold(pid).expect("held"),
+        };
+        let state = || {
+            let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("read");
+            stat.rsplit(") ")
+                .next()
+                .and_then(|rest| rest.chars().next())
+        };
+
+        assert!(children(std::process::id()).contains(&pid));
+        victim.signal(Signal::SIGSTOP).expect("stopped");
+        while state() != Some('T') {}
+        victim.signal(Signal::SIGCONT).expect("continued");
+        while state() == Some('T') {}
+        victim.signal(Signal::SIGKILL).expect("killed");
+        child.wait().expect("reaped");
+
+        assert!(victim.signal(Signal::SIGCONT).is_err());
+    }
+}

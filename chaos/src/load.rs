@@ -1,0 +1,216 @@
+//! What the sandbox has to do while it is attacked, and how Ready is tried.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use holdfast_clock::Seed;
+use holdfast_wire::v1;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+
+use crate::gate::{Gate, Unanswered};
+use crate::journal::Journal;
+use crate::scenario::{Load, Probe};
+use crate::session::{Program, Tried, failure, fresh_id};
+use crate::timeline::{Fact, Life, Probed};
+
+/// How programs are started in the sandbox under siege.
+#[derive(Clone)]
+pub(crate) struct Ground {
+    pub(crate) gate: Gate,
+    pub(crate) journal: Journal,
+    pub(crate) sandbox: String,
+    /// Where our program stands inside.
+    pub(crate) inside: String,
+    /// A server that the policy names; `None` where it names none.
+    pub(crate) server: Option<(String, u16)>,
+}
+
+impl Ground {
+    /// Our program inside with these words, and the server's address behind the first where it has one.
+    pub(crate) fn program(&self, word: &str, more: &[&str]) -> Program {
+        let mut arguments = vec![self.inside.clone(), word.to_owned()];
+        if let (true, Some((host, port))) = (WITH_SERVER.contains(&word), &self.server) {
+            arguments.extend([host.clone(), port.to_string()]);
+        }
+        arguments.extend(more.iter().map(|&word| word.to_owned()));
+        Program {
+            sandbox: self.sandbox.clone(),
+            arguments,
+        }
+    }
+
+    /// The whole way of an agent, as far as this sandbox has one.
+    fn way(&self) -> Program {
+        let word = if self.server.is_some() {
+            "connect"
+        } else {
+            "nothing"
+        };
+        self.program(word, &[])
+    }
+}
+
+/// Tries the whole way again and again until it is dropped.
+pub(crate) async fn probe(ground: Ground, probe: Probe) {
+    let mut running = JoinSet::new();
+    let mut ticks = interval(probe.every);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        while running.try_join_next().is_some() {}
+        if running.len() < MOST_PROBES {
+            running.spawn(one_probe(ground.clone(), probe.limit));
+        }
+    }
+}
+
+async fn one_probe(ground: Ground, limit: Duration) {
+    let started = ground.journal.now();
+    let program = ground.way();
+    let request = fresh_id();
+    let failure = match timeout(limit, program.once(&ground.gate, &request)).await {
+        Ok(tried) => failure(&tried),
+        Err(_late) => Some(format!("not done within {limit:?}")),
+    };
+    ground
+        .journal
+        .tell(Fact::Probed(Probed { started, failure }));
+}
+
+/// All of the load until it is dropped.
+pub(crate) async fn bear(ground: Ground, load: Load, create: v1::CreateRequest, seed: Seed) {
+    let execs = execs(&ground, load.execs);
+    let holds = hold(&ground, "hold", load.connections);
+    // So many a second, by one thread inside.
+    let apart = 1_000_u32.checked_div(load.flood).unwrap_or(0);
+    let flood = hold(&ground, "flood", apart);
+    let lives = lives(&ground, load.lives, &create, seed);
+    tokio::join!(execs, holds, flood, lives);
+}
+
+async fn execs(ground: &Ground, per_second: u32) {
+    let Some(apart) = Duration::from_secs(1).checked_div(per_second) else {
+        return pending().await;
+    };
+    let mut running = JoinSet::new();
+    let mut ticks = interval(apart);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);
+    loop {
+        ticks.tick().await;
+        while running.try_join_next().is_some() {}
+        if running.len() < MOST_EXECS {
+            let (program, ground) = (ground.program("nothing", &[]), ground.clone());
+            running.spawn(async move { program.tracked(&ground.gate, &ground.journal).await });
+        }
+    }
+}
+
+/// A program inside that holds or makes connections, started again whenever it ends.
+async fn hold(ground: &Ground, word: &str, count: u32) {
+    if count == 0 || ground.server.is_none() {
+        return pending().await;
+    }
+    loop {
+        let program = ground.program(word, &[&count.to_string()]);
+        let _ended = program.held(&ground.gate).await;
+        sleep(AGAIN).await;
+    }
+}
+
+/// So many bursts at once until it is dropped: programs that end by themselves, each with its status.
+pub(crate) async fn storm(ground: Ground, at_once: u32) {
+    let room = Arc::new(Semaphore::new(usize::try_from(at_once).unwrap_or(1)));
+    let mut running = JoinSet::new();
+    loop {
+        let Ok(place) = Arc::clone(&room).acquire_owned().await else {
+            return;
+        };
+        while running.try_join_next().is_some() {}
+        let (program, ground) = (ground.program("nothing", &[]), ground.clone());
+        running.spawn(async move {
+            program.tracked(&ground.gate, &ground.journal).await;
+            drop(place);
+        });
+    }
+}
+
+/// Clients that do not read, each on a connection of its own.
+pub(crate) async fn slow_readers(ground: Ground, count: u32) {
+    let mut running = JoinSet::new();
+    for _ in 0..count {
+        let (program, gate) = (ground.program("pour", &[]), ground.gate.apart());
+        running.spawn(async move { program.unread(&gate).await });
+    }
+    pending().await
+}
+
+/// Connections held from inside, until it is dropped.
+pub(crate) async fn fd_flood(ground: Ground, count: u32) {
+    hold(&ground, "hold", count).await;
+}
+
+/// Sandboxes that come and go.
+async fn lives(ground: &Ground, at_once: u32, create: &v1::CreateRequest, seed: Seed) {
+    let mut running = JoinSet::new();
+    for number in 0..at_once {
+        let (ground, create) = (ground.clone(), create.clone());
+        let seed = seed.derive(&format!("life-{number}"));
+        running.spawn(live(ground, create, number, seed));
+    }
+    while running.join_next().await.is_some() {}
+    pending().await
+}
+
+async fn live(ground: Ground, create: v1::CreateRequest, number: u32, seed: Seed) {
+    let mut dice = seed.dice();
+    for turn in 0_u32.. {
+        let name = format!("life-{number}-{turn}");
+        let request = v1::CreateRequest {
+            name: name.clone(),
+            ..create.clone()
+        };
+        if let Err(why) = ground.gate.create(request).await {
+            match why {
+                Unanswered::Refused { .. } => ground
+                    .journal
+                    .note(format!("{name} was not created: {why}")),
+                Unanswered::Gone(_) => {}
+            }
+            sleep(AGAIN).await;
+            continue;
+        }
+        ground.journal.tell(Fact::Life(Life::Created(name.clone())));
+        let program = Program {
+            sandbox: name.clone(),
+            ..ground.program("nothing", &[])
+        };
+        for _ in 0..dice.below(10) {
+            if let Tried::Ended {
+                outcome: crate::timeline::Outcome::Exited(0),
+                ..
+            } = program.once(&ground.gate, &fresh_id()).await
+            {
+                ground.journal.tell(Fact::Life(Life::Used(name.clone())));
+            }
+            sleep(dice.between(Duration::ZERO, AGAIN)).await;
+        }
+        // Some stay until the end, so that there is something to lose.
+        if dice.chance(1, 8) {
+            continue;
+        }
+        ground.journal.tell(Fact::Life(Life::Ending(name.clone())));
+        if ground.gate.delete(&name).await.is_ok() {
+            ground.journal.tell(Fact::Life(Life::Deleted(name)));
+        }
+    }
+}
+
+/// The words of our program that are followed by an address.
+const WITH_SERVER: [&str; 3] = ["connect", "hold", "flood"];
+/// At a time: one that hangs keeps nobody from trying.
+const MOST_PROBES: usize = 64;
+const MOST_EXECS: usize = 256;
+const AGAIN: Duration = Duration::from_millis(500);
