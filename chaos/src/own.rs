@@ -18,7 +18,7 @@ use std::time::Duration;
 use holdfast_wire::v1;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::sys::wait::{WaitPidFlag, waitpid};
 use nix::unistd::Pid;
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -99,7 +99,8 @@ impl Own {
 
     /// Starts the gateway again after its death, as a service manager would.
     pub(crate) fn start_again(&self) {
-        if let Some(mut dead) = self.gateway.lock().take() {
+        let dead = self.gateway.lock().take();
+        if let Some(mut dead) = dead {
             let _ended_already = dead.kill();
             let _status = dead.wait();
         }
@@ -195,21 +196,30 @@ impl Own {
         }
     }
 
+    fn has_ended(&self) -> bool {
+        let mut gateway = self.gateway.lock();
+        gateway
+            .as_mut()
+            .is_none_or(|child| matches!(child.try_wait(), Ok(Some(_)) | Err(_)))
+    }
+
     /// Ends the gateway in order, and tells what is still there that should not be.
     pub(crate) async fn end(&self, ids: &[String]) -> Vec<String> {
-        if let Some(mut child) = self.gateway.lock().take() {
-            let pid = known(child.id());
+        let gateway = self.gateway.lock().as_ref().map(Child::id);
+        if let Some(pid) = gateway.map(known) {
             let _ended_already = kill(pid, Signal::SIGTERM);
             for _ in 0..TRIES {
-                if !matches!(
-                    waitpid(pid, Some(WaitPidFlag::WNOHANG)),
-                    Ok(WaitStatus::StillAlive)
-                ) {
+                if self.has_ended() {
                     break;
                 }
                 sleep(AGAIN).await;
             }
+        }
+        // One that does not end in order is ended.
+        let gateway = self.gateway.lock().take();
+        if let Some(mut child) = gateway {
             let _ended_already = child.kill();
+            let _status = child.wait();
         }
         // What is ending has a moment for it.
         let mut left = Vec::new();
@@ -227,7 +237,7 @@ impl Own {
 
 impl Drop for Own {
     fn drop(&mut self) {
-        if let Some(mut child) = self.gateway.lock().take() {
+        if let Some(mut child) = self.gateway.get_mut().take() {
             let _ended_already = child.kill();
             let _status = child.wait();
         }
