@@ -1,10 +1,17 @@
 //! Whether Ready is true: what it takes to be shown, how soon it is gone, and what brings it back.
 
-use holdfast_tests::keeping::{Client, Keeping, code, run, shell};
+use holdfast_tests::keeping::{Client, Keeping, code, exec, run, shell, start};
+use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::wait::now;
 use holdfast_tests::{Policy, everyone};
-use holdfast_wire::v1::{self, Phase};
+use holdfast_wire::v1::{self, ConditionType, Phase};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
 use std::future::Future;
-use std::time::{Duration, Instant};
+use std::os::unix::process::CommandExt as _;
+use std::process::Command;
+use std::time::Duration;
 use tonic::Streaming;
 
 /// Runs one test's future on a runtime of its own.
@@ -35,7 +42,7 @@ impl Watch {
         limit: Duration,
         wanted: impl Fn(&v1::Status) -> bool,
     ) -> (v1::Status, Duration) {
-        let (began, mut last) = (Instant::now(), None);
+        let (began, mut last) = (now(), None);
         let found = async {
             loop {
                 let status = self.0.message().await.expect("a status").expect("no end");
@@ -47,7 +54,7 @@ impl Watch {
         };
         let found = tokio::time::timeout(limit, found).await;
         let found = found.unwrap_or_else(|_| panic!("not within {limit:?}; last: {last:#?}"));
-        (found, began.elapsed())
+        (found, now() - began)
     }
 
     async fn ready(&mut self, limit: Duration) -> (v1::Status, Duration) {
@@ -81,4 +88,249 @@ fn ready_appears_after_a_canary_and_not_before() {
             sandbox.end(client).await;
         });
     }
+}
+
+/// SV-01, BD-04: a boundary that stands still costs Ready within two seconds; one that goes on is believed after a canary.
+#[test]
+fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (status, _) = watch.ready(SECOND * 10).await;
+            let boundary = Pid::from_raw(status.pids["boundary"].cast_signed());
+
+            kill(boundary, Signal::SIGSTOP).expect("stopped");
+            let (lost, after) = watch
+                .until(SECOND * 2, |status| status.phase() != Phase::Ready)
+                .await;
+            assert_eq!(
+                (lost.phase(), lost.reason.as_str()),
+                (Phase::Degraded, "LinkLost")
+            );
+            assert_ne!(
+                condition(&lost, ConditionType::BoundaryLinked).status(),
+                v1::Truth::True
+            );
+            let stopped = now_ms();
+            tokio::time::sleep(SECOND).await;
+            kill(boundary, Signal::SIGCONT).expect("goes on");
+            let (back, _) = watch.ready(SECOND * 5).await;
+
+            assert!(after < SECOND * 2, "{after:?}");
+            assert!(back.canary.expect("a canary").last_ok_ms > stopped);
+            assert_eq!(
+                back.restarts.values().sum::<u64>(),
+                0,
+                "{:?}",
+                back.restarts
+            );
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// PX-01, SV-03: a limit lowered from outside is named while it lasts, costs no restart, and is over with its cause.
+#[test]
+fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
+    for area in everyone() {
+        let server = tcp::silent(FOUR);
+        wait(async {
+            let policy = Policy::origin(server.port()).text();
+            let mut sandbox = Keeping::new(&area, &policy);
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            watch.ready(SECOND * 10).await;
+            let program = format!(
+                "import socket, time\n\
+                 held = [socket.create_connection(('origin.test', {})) for _ in range(64)]\n\
+                 print('held', flush=True)\n\
+                 time.sleep(60)",
+                server.port()
+            );
+            let mut holder = start(&mut client, exec(&["python3", "-c", &program]))
+                .await
+                .expect("started");
+            holder.expect("held").await;
+            let (open, _) = watch
+                .until(SECOND * 5, |status| {
+                    status.egress.is_some_and(|egress| egress.open == 64)
+                })
+                .await;
+            assert_eq!(open.phase(), Phase::Ready);
+
+            let keeper = sandbox.pid();
+            limit(keeper, descriptors(keeper) + 4);
+            let (pressed, after) = watch
+                .until(SECOND, |status| status.phase() != Phase::Ready)
+                .await;
+            assert_eq!(pressed.reason, "DescriptorPressure", "{pressed:#?}");
+            assert!(after < SECOND / 2, "{after:?}");
+            match run(&mut client, shell("exit 5")).await {
+                Ok((_, ending)) => assert_eq!(code(&ending), Some(5)),
+                Err(refused) => {
+                    assert_eq!(refused.code(), tonic::Code::ResourceExhausted);
+                    let problem = holdfast_wire::problem::of(&refused).expect("a problem");
+                    assert_eq!(problem.reason, "DescriptorPressure");
+                    assert!(problem.retry_after_ms > 0 && problem.details.contains_key("free"));
+                }
+            }
+            limit(keeper, 4096);
+            let (back, after) = watch.ready(SECOND * 2).await;
+
+            assert!(after < SECOND, "{after:?}");
+            assert_eq!(
+                back.restarts.values().sum::<u64>(),
+                0,
+                "{:?}",
+                back.restarts
+            );
+            assert_eq!(
+                back.egress.expect("counts").open,
+                64,
+                "what was open stays open"
+            );
+            drop(holder);
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// SV-01: the part that does not work is the one that is named, and Ready comes back by itself.
+#[test]
+fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            sandbox.spec.chaos = true;
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            watch.ready(SECOND * 10).await;
+
+            for (path, kind) in [
+                ("keeper/resolver", ConditionType::ResolverServing),
+                ("keeper/lane", ConditionType::BrokerServing),
+                ("keeper/capture", ConditionType::ProxyServing),
+            ] {
+                let struck = now_ms();
+                strike(&mut client, path).await;
+                // What stands behind a part falls with it, the service too: whoever watches comes again.
+                let back = proved_since(&sandbox, struck, kind).await;
+                assert!(back.canary.expect("a canary").last_ok_ms >= struck);
+                let actor = path.trim_start_matches("keeper/");
+                assert!(back.restarts[actor] >= 1, "{:?}", back.restarts);
+                client = sandbox.client().await;
+            }
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// The sentinel is nobody's business: what asks for its port is judged like anything else, and gets no word.
+#[test]
+fn a_workload_finds_nothing_at_the_canarys_port() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            watch.ready(SECOND * 10).await;
+
+            let program = "import socket\n\
+                try:\n    \
+                    print('got', socket.create_connection(('198.18.0.9', 1), 5).recv(64))\n\
+                except OSError as error:\n    \
+                    print('refused', error.errno)\n\
+                try:\n    \
+                    print(socket.gethostbyname('canary.holdfast.internal'))\n\
+                except OSError as error:\n    \
+                    print('unknown')";
+            let (seen, _) = run(&mut client, exec(&["python3", "-c", program]))
+                .await
+                .expect("ran");
+            assert_eq!(seen.text(), format!("refused {}\nunknown\n", libc::EACCES));
+
+            // Neither canaries nor what they ask for stand in the audit or among the sessions.
+            let audit = sandbox.state("audit.jsonl");
+            assert!(!audit.contains("/memfd:"), "{audit}");
+            let sessions = client
+                .sessions(v1::Nothing {})
+                .await
+                .expect("told")
+                .into_inner();
+            assert!(
+                sessions.sessions.iter().all(|row| row.kind == "exec"),
+                "{sessions:?}"
+            );
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// Waits for a sandbox that is Ready and whose condition has been another one since.
+async fn proved_since(sandbox: &Keeping<'_>, since: i64, kind: ConditionType) -> v1::Status {
+    let end = now() + SECOND * 10;
+    loop {
+        let mut client = sandbox.client().await;
+        if let Ok(watch) = client.watch(v1::Nothing {}).await
+            && let Ok(Some(status)) = watch.into_inner().message().await
+            && condition(&status, kind).since_ms >= since
+            && status.phase() == Phase::Ready
+        {
+            return status;
+        }
+        assert!(
+            now() < end,
+            "not proved again: {}",
+            sandbox.state("keeper.log")
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn condition(status: &v1::Status, kind: ConditionType) -> &v1::Condition {
+    let found = status.conditions.iter().find(|one| one.r#type() == kind);
+    found.expect("every condition is told")
+}
+
+/// Sets the soft limit of descriptors of a process, as its owner would.
+fn limit(pid: i32, descriptors: usize) {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let id = |name: &str| -> u32 {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        let number = line.and_then(|line| line.split_whitespace().next());
+        number.expect("an id").parse().expect("a number")
+    };
+    let done = Command::new("prlimit")
+        .uid(id("Uid:"))
+        .gid(id("Gid:"))
+        .args([
+            "--pid",
+            &pid.to_string(),
+            &format!("--nofile={descriptors}:"),
+        ])
+        .status();
+    assert!(done.expect("prlimit").success());
+}
+
+/// How many descriptors a process has open.
+fn descriptors(pid: i32) -> usize {
+    let open = fs::read_dir(format!("/proc/{pid}/fd"));
+    open.expect("the process is there").count()
+}
+
+async fn strike(client: &mut Client, path: &str) {
+    let request = v1::StrikeRequest {
+        path: path.to_owned(),
+        process: "keeper".to_owned(),
+        blow: v1::Blow::Panic.into(),
+        ..v1::StrikeRequest::default()
+    };
+    client.strike(request).await.expect("struck");
+}
+
+fn now_ms() -> i64 {
+    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    i64::try_from(since.expect("after 1970").as_millis()).expect("before the year 292278994")
 }

@@ -109,12 +109,13 @@ impl Lasting {
         let works = works.watched(&vitals);
         let spec = tree::lasting();
         let mut tree = Tree::new(spec.clone());
-        let pool = Pool::new(works.dialler.clone());
+        let pool = Pool::new(works.dialler.clone(), Arc::clone(&works.ledger));
         let sessions = Arc::new(Sessions::new(
             works.control.clone(),
             pool,
             tree.dynamic("keeper/sessions"),
             &held.attached,
+            vitals.clone(),
         ));
         let (halt, halts) = mpsc::channel(1);
         let ended = Arc::new(watch::Sender::new(None));

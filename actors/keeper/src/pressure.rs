@@ -22,6 +22,7 @@ use holdfast_actor::{Actor, Fault, Me};
 use holdfast_wire::v1;
 use tokio::sync::watch;
 
+pub(crate) use self::classes::FOR_A_SESSION;
 pub use self::classes::{Class, Exhausted, Ledger, Promise, admit};
 pub(crate) use self::listeners::Standings;
 use crate::egress::desk::Desk;

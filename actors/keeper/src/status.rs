@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 
 use crate::board::Board;
 use crate::egress::desk::Desk;
-use crate::health::{Condition, Event, Health, Report, Unlinked, Walked};
+use crate::health::{Condition, Event, Health, Phase, Report, Unlinked, Walked};
 use crate::link::{self, Standing};
 
 /// The sandbox's health, and where it is shown. Cheap to clone; all clones are one.
@@ -43,6 +43,8 @@ struct State {
     boundary: Option<v1::Descriptors>,
     keeper: Option<v1::Descriptors>,
     desk: Option<Arc<Desk>>,
+    /// What was logged last.
+    logged: (Phase, &'static str),
 }
 
 /// One moment with its date, so that a date that jumps later changes no other one.
@@ -63,6 +65,7 @@ impl Vitals {
                 boundary: None,
                 keeper: None,
                 desk: None,
+                logged: (Phase::Pending, ""),
             }),
             canary: Notify::new(),
             clock,
@@ -84,9 +87,7 @@ impl Vitals {
         state.keep(&event, self.0.anchor);
         let turn = state.health.step(event, now);
         if turn.changed {
-            let report = state.health.report();
-            let (phase, reason) = (report.phase, report.reason);
-            tracing::info!(?phase, reason, message = report.message, "health");
+            state.log();
             self.show(&state);
         }
         drop(state);
@@ -112,7 +113,7 @@ impl Vitals {
 
     /// Whether the sandbox is Ready.
     pub fn is_ready(&self) -> bool {
-        self.0.state.lock().health.report().phase == crate::health::Phase::Ready
+        self.0.state.lock().health.report().phase == Phase::Ready
     }
 
     /// The descriptors of this process, as they were counted last.
@@ -227,6 +228,21 @@ impl Vitals {
 }
 
 impl State {
+    /// Says in the log what the sandbox's owner would be told, once.
+    fn log(&mut self) {
+        let Report {
+            phase,
+            reason,
+            message,
+            ..
+        } = self.health.report();
+        let said = (*phase, *reason);
+        if said != self.logged {
+            tracing::info!(?phase, reason, message, "health");
+            self.logged = said;
+        }
+    }
+
     /// Keeps what an event brings besides health.
     fn keep(&mut self, event: &Event, anchor: Anchor) {
         match event {

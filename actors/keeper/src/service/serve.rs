@@ -41,6 +41,8 @@ impl Actor for Server {
             service,
             closing,
         } = arguments;
+        // An earlier life was asked to leave; this one is not.
+        closing.send_replace(false);
         let sessions = Arc::clone(&service.sessions);
         // Sessions stand before the service: if they fell, their watchers are placed anew here.
         sessions

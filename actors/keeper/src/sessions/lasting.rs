@@ -15,7 +15,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_actor::{Child, Clock, Dynamic, Refusal};
-use holdfast_kernel::descriptors::Gauge;
 use holdfast_wire::{problem, v1};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -27,10 +26,12 @@ use tonic::{Code, Status};
 use super::attend::Seat;
 use super::book::{Blame, Book, Known};
 use super::feed::Feed;
-use super::pool::Pool;
+use super::pool::{Pool, Untaken};
 use super::refusal;
 use super::watcher::Watcher;
+use crate::health::Event;
 use crate::link::Client;
+use crate::status::Vitals;
 use crate::tree::MOST_SESSIONS;
 
 /// Every session of one sandbox.
@@ -44,7 +45,7 @@ pub(crate) struct Sessions {
     closing: AtomicBool,
     /// Counts ends.
     ended: watch::Sender<u64>,
-    gauge: Gauge,
+    vitals: Vitals,
     launches: TaskTracker,
     home: Handle,
 }
@@ -93,10 +94,12 @@ impl Sessions {
         pool: Pool,
         actors: Dynamic,
         attached: &v1::AttachReply,
+        vitals: Vitals,
     ) -> Self {
         let note = |bytes: &[u8]| {
             let note = v1::SessionNote::decode(bytes).ok()?;
-            (!note.kind.is_empty()).then_some(note)
+            // Canaries are nobody's sessions.
+            (!matches!(note.kind.as_str(), "" | "canary")).then_some(note)
         };
         Self {
             control,
@@ -107,7 +110,7 @@ impl Sessions {
             lives: Mutex::default(),
             closing: AtomicBool::new(false),
             ended: watch::Sender::new(0),
-            gauge: Gauge::new(),
+            vitals,
             launches: TaskTracker::new(),
             home: Handle::current(),
         }
@@ -152,8 +155,11 @@ impl Sessions {
                 Ok(Begun::Live(seat)) => Some(Arc::clone(seat.live())),
                 Ok(Begun::Earlier(_)) | Err(_) => None,
             };
-            if begun.is_err() {
+            if let Err(status) = &begun {
                 sessions.book.lock().fail();
+                if refusal::is_ours(status) {
+                    sessions.vitals.note(Event::Refused);
+                }
             }
             // The seat goes with the asker, if it is gone.
             drop(tell.send(begun));
@@ -208,15 +214,9 @@ impl Sessions {
 
     /// A connection of one's own.
     pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
-        self.pool.take().await.map_err(|fault| {
-            if fault.class() != holdfast_actor::Class::Exhausted {
-                return refusal::link(&Status::unavailable(fault.to_string()));
-            }
-            let (used, limit) = self
-                .gauge
-                .observe()
-                .map_or((0, 0), |sample| (sample.used, sample.limit));
-            refusal::descriptors(what, DESCRIPTORS_EACH, used, limit)
+        self.pool.take().await.map_err(|untaken| match untaken {
+            Untaken::Exhausted(exhausted) => refusal::exhausted(what, &exhausted),
+            Untaken::Failed(fault) => refusal::link(&Status::unavailable(fault.to_string())),
         })
     }
 
@@ -449,9 +449,6 @@ impl Drop for Live {
         }
     }
 }
-
-/// What a session takes of the keeper's descriptors.
-const DESCRIPTORS_EACH: u64 = 2;
 
 /// How many clients may come to one session at the same moment.
 const MOST_FEEDS: usize = 64;

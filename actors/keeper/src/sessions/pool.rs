@@ -1,33 +1,49 @@
 //! Connections to the boundary that are ready for the next session: one of its own for each, none dialled while a client
 //! waits.
 
+use std::sync::Arc;
+
 use holdfast_actor::Fault;
 use parking_lot::Mutex;
 
 use crate::link::{Client, Dialler};
+use crate::pressure::{Class, Exhausted, FOR_A_SESSION, Ledger, admit};
 
 /// Connections of sessions that are over, for sessions to come.
 #[derive(Debug)]
 pub(crate) struct Pool {
     dialler: Dialler,
+    ledger: Arc<Ledger>,
     idle: Mutex<Vec<Client>>,
 }
 
+/// Why there is none.
+#[derive(Debug)]
+pub(crate) enum Untaken {
+    /// There are no descriptors for it; none was opened.
+    Exhausted(Exhausted),
+    /// It could not be dialled.
+    Failed(Fault),
+}
+
 impl Pool {
-    pub(crate) fn new(dialler: Dialler) -> Self {
+    pub(crate) fn new(dialler: Dialler, ledger: Arc<Ledger>) -> Self {
         Self {
             dialler,
+            ledger,
             idle: Mutex::default(),
         }
     }
 
     /// A connection that nobody uses.
-    pub(crate) async fn take(&self) -> Result<Client, Fault> {
+    pub(crate) async fn take(&self) -> Result<Client, Untaken> {
         let idle = self.idle.lock().pop();
-        match idle {
-            Some(client) => Ok(client),
-            None => self.dialler.dial().await,
+        if let Some(client) = idle {
+            return Ok(client);
         }
+        let _promise =
+            admit(&self.ledger, Class::Session, FOR_A_SESSION).map_err(Untaken::Exhausted)?;
+        self.dialler.dial().await.map_err(Untaken::Failed)
     }
 
     /// Gives one back that nobody uses any more.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use crate::pressure::Exhausted;
 use holdfast_wire::problem;
 use holdfast_wire::v1;
 use tonic::{Code, Status};
@@ -39,23 +40,47 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
     problem::status(code, message, &problem)
 }
 
-/// Descriptors are short here.
-pub(crate) fn descriptors(what: &str, needed: u64, used: u64, limit: u64) -> Status {
-    let free = limit.saturating_sub(used);
+/// This process has no descriptors for it; none was opened.
+pub(crate) fn exhausted(what: &str, exhausted: &Exhausted) -> Status {
+    let Exhausted {
+        class,
+        needed,
+        free,
+        limit,
+        retry,
+    } = exhausted;
+    let details = [
+        ("process", "keeper".to_owned()),
+        ("class", class.as_str().to_owned()),
+        ("needed", needed.to_string()),
+        ("free", free.to_string()),
+        ("limit", limit.to_string()),
+    ];
     let problem = v1::Problem {
         reason: DESCRIPTORS.to_owned(),
-        details: HashMap::from([
-            ("process".to_owned(), "keeper".to_owned()),
-            ("needed".to_owned(), needed.to_string()),
-            ("free".to_owned(), free.to_string()),
-            ("limit".to_owned(), limit.to_string()),
-        ]),
-        retry_after_ms: RETRY_MS,
+        details: details
+            .into_iter()
+            .map(|(key, value)| (key.to_owned(), value))
+            .collect(),
+        retry_after_ms: u64::try_from(retry.as_millis()).unwrap_or(RETRY_MS),
     };
-    let message = format!(
-        "{what}: {needed} descriptors are needed and {free} of {limit} are free; raise the limit, or wait until connections close"
-    );
-    problem::status(Code::ResourceExhausted, message, &problem)
+    problem::status(
+        Code::ResourceExhausted,
+        format!("{what}: {exhausted}"),
+        &problem,
+    )
+}
+
+/// Whether the sandbox is at fault rather than what was asked for: then its health has to be looked at.
+pub(crate) fn is_ours(status: &Status) -> bool {
+    matches!(
+        status.code(),
+        Code::ResourceExhausted
+            | Code::Unavailable
+            | Code::Internal
+            | Code::Unknown
+            | Code::DeadlineExceeded
+    )
 }
 
 /// There are as many sessions as there may be.
@@ -199,13 +224,18 @@ mod tests {
             (Code::ResourceExhausted, "ProcessPressure".into())
         );
 
-        let status = descriptors("start a session", 3, 1020, 1024);
-        let problem = problem::of(&status).expect("a problem");
-        assert!(
-            status
-                .message()
-                .contains("3 descriptors are needed and 4 of 1024 are free")
+        let status = exhausted(
+            "start a session",
+            &Exhausted {
+                class: crate::pressure::Class::Session,
+                needed: 3,
+                free: 4,
+                limit: 1024,
+                retry: std::time::Duration::from_millis(250),
+            },
         );
+        let problem = problem::of(&status).expect("a problem");
+        assert!(status.message().contains("4 of 1024 are free"));
         assert_eq!(problem.details["free"], "4");
         assert!(problem.retry_after_ms > 0);
     }
