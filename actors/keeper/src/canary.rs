@@ -96,7 +96,7 @@ impl Walker {
             let reached = self.arguments.sentinel.reached();
             let fell = match walked {
                 Ok(Ok(walk)) => blame(&walk, reached),
-                Ok(Err(lost)) => Some(self.recover(lost).await?),
+                Ok(Err(why)) => Some(self.recover(why).await),
                 Err(_) => Some(late(self.session, reached)),
             };
             self.bury().await;
@@ -170,20 +170,19 @@ impl Walker {
     }
 
     /// What is to be blamed for a canary without a status. A connection that broke is made anew.
-    async fn recover(&mut self, lost: Lost) -> Result<(Kind, String), Fault> {
+    async fn recover(&mut self, lost: Lost) -> (Kind, String) {
         let why = match lost {
             Lost::Unstarted(why) => why,
             Lost::Unheard(why) => format!("hear of the canary: {why}"),
             Lost::Unasked(status) => {
-                if status.code() == tonic::Code::Unavailable
-                    || status.code() == tonic::Code::Unknown
-                {
-                    self.arguments.control = self.arguments.dialler.dial().await?;
+                // If it cannot be made either, the link says what is wrong.
+                if let Ok(fresh) = self.arguments.dialler.dial().await {
+                    self.arguments.control = fresh;
                 }
                 format!("ask the boundary for a session: {}", status.message())
             }
         };
-        Ok((Kind::ExecAdmitting, why))
+        (Kind::ExecAdmitting, why)
     }
 
     /// Ends a canary that is still on its way: its connect, above all, must not wait for ever.
