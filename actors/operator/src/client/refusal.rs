@@ -57,7 +57,6 @@ pub(super) fn cause(status: &Status) -> String {
 
 fn usual_hint(reason: &str) -> Option<&'static str> {
     match reason {
-        "NoSuchSandbox" => Some("`holdfast list` shows what there is"),
         "NoSuchSession" => Some("`holdfast sessions NAME` shows what there is"),
         "ProgramNotFound" => {
             Some("it has to be in the sandbox's view (filesystem_policy) and on its PATH")
