@@ -24,7 +24,7 @@ pub(super) async fn start(config: &Config, socket: &Path) -> Result<UnixStream, 
     for directory in [&runtime, &state] {
         private(directory)?;
     }
-    let _alone = lock(&runtime.join("gateway.start")).await?;
+    let _alone = lock(&state.join("gateway.start")).await?;
     if let Ok(stream) = UnixStream::connect(socket).await {
         return Ok(stream);
     }

@@ -39,7 +39,7 @@ pub(crate) fn refused(status: &Status) -> Failure {
             details.insert(name, value.into());
         }
     }
-    let failure = Failure::new(kind, status.message())
+    let failure = Failure::new(kind, unnumbered(status.message()))
         .details(Value::Object(details))
         .told(code, &problem.reason, retry);
     match hint.or_else(|| usual_hint(&problem.reason).map(str::to_owned)) {
@@ -53,6 +53,17 @@ pub(super) fn cause(status: &Status) -> String {
     let root = std::error::Error::source(status).map(super::deepest);
     let text = root.unwrap_or_else(|| status.message().to_owned());
     text.lines().next().unwrap_or_default().to_owned()
+}
+
+/// The sentence without the numbers of errnos, which say the same once more.
+fn unnumbered(message: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        plain.push_str(before);
+        rest = after.split_once(')').map_or("", |(_number, after)| after);
+    }
+    plain + rest
 }
 
 fn usual_hint(reason: &str) -> Option<&'static str> {
@@ -110,6 +121,15 @@ mod tests {
         assert_eq!(exit(&told("NoSuchSandbox")), 125);
         assert_eq!(exit(&told("PolicyInvalid")), 2);
         assert_eq!(exit(&Status::unavailable("transport error")), 125);
+    }
+
+    #[test]
+    fn numbers_of_errnos_are_left_out() {
+        assert_eq!(
+            unnumbered("find x: no (os error 2), or so"),
+            "find x: no, or so"
+        );
+        assert_eq!(unnumbered("a (os error"), "a (os error");
     }
 
     #[test]

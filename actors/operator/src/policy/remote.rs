@@ -19,7 +19,10 @@ use crate::output::{self, Format};
 pub(crate) fn get(arguments: &GetPolicy, config: &Config) -> Result<ExitCode, Failure> {
     client::with(config, async |mut client| {
         let revision = arguments.revision.unwrap_or(0);
-        let policy = asked(&mut client, &arguments.name, revision).await?;
+        let mut policy = asked(&mut client, &arguments.name, revision).await?;
+        if policy.yaml.is_empty() {
+            policy.yaml = format!("# the default policy\n{}", Policy::standard().expanded());
+        }
         match arguments.output.output {
             Format::Text => output::text(&policy.yaml)?,
             Format::Json => output::document(&json!({

@@ -60,7 +60,7 @@ fn request(arguments: &Logs, now_ms: i64) -> v1::LogsRequest {
 /// A line for people: when, who, how bad, what. The workload's own bytes are left as they are.
 fn text(line: &v1::LogLine, named: bool) -> Vec<u8> {
     if line.source == "workload" && !named {
-        return line.text.clone();
+        return ended(line.text.clone());
     }
     let mut text = rfc3339(line.time_ms).unwrap_or_default().into_bytes();
     if named {
@@ -71,10 +71,15 @@ fn text(line: &v1::LogLine, named: bool) -> Vec<u8> {
     }
     text.push(b' ');
     text.extend_from_slice(&line.text);
-    if text.last() != Some(&b'\n') {
-        text.push(b'\n');
+    ended(text)
+}
+
+/// Lines are recorded without their end.
+fn ended(mut line: Vec<u8>) -> Vec<u8> {
+    if line.last() != Some(&b'\n') {
+        line.push(b'\n');
     }
-    text
+    line
 }
 
 /// The line as it was recorded, with its source; a document in any case.

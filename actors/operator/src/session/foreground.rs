@@ -237,9 +237,11 @@ fn later(delay: Duration) -> Instant {
 
 /// Its time was up.
 pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
-    let limit = limit.unwrap_or_default();
-    Failure::new(Kind::TimedOut, format!("timed out after {limit:?}"))
-        .hint("give it more with --timeout")
+    match limit {
+        Some(limit) => Failure::new(Kind::TimedOut, format!("timed out after {limit:?}"))
+            .hint("give it more with --timeout"),
+        None => Failure::new(Kind::TimedOut, "its time limit ended it"),
+    }
 }
 
 fn unwritten(place: usize, error: &io::Error) -> Failure {
