@@ -343,7 +343,7 @@ fn a_session_that_was_left_is_attached_to_again_and_can_be_killed() {
         let rows = rows.as_array().expect("an array");
         let row = rows
             .iter()
-            .find(|row| row["session"].to_string() == sleeper)
+            .find(|row| row["session"].as_u64() == sleeper.parse().ok())
             .expect("is listed");
         assert_eq!(
             (&row["running"], &row["ending"]["signal"]),
