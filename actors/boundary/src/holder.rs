@@ -76,7 +76,9 @@ impl Holder {
         }
         self.token.get_or_insert_with(|| token.to_vec());
         self.epoch = Some(epoch);
-        Ok(self.seat.replace(seat.number))
+        // One that attaches anew with a higher epoch does not fence itself.
+        let before = self.seat.replace(seat.number);
+        Ok(before.filter(|number| *number != seat.number))
     }
 
     /// The socket of the seat `number` is closed. Answers whether it held the boundary until now.
@@ -143,6 +145,14 @@ mod tests {
         assert_eq!(holder.check(1, true), Err(Refusal::Fenced { held: 2 }));
         assert!(!holder.vacate(1), "the old one's end is late news");
         assert_eq!(holder.check(2, true), Ok(()));
+    }
+
+    #[test]
+    fn a_holder_may_raise_its_own_epoch() {
+        let mut holder = held();
+
+        assert_eq!(holder.attach(FIRST, 4, b"token"), Ok(None));
+        assert_eq!(holder.check(1, true), Ok(()));
     }
 
     #[test]

@@ -33,9 +33,9 @@ struct Failed {
 }
 
 /// Does it. Answers the status of the process.
-pub(super) fn run(what: What) -> i32 {
+pub(super) fn run(what: &What) -> i32 {
     // A panic must not find its way into the launcher's code, of which this process is a copy.
-    let done = catch_unwind(|| match &what {
+    let done = catch_unwind(|| match what {
         What::CopyOut(copy) => copy_out::run(path(&copy.path), io::stdout().lock()),
         What::CopyIn(copy) => copy_in::run(path(&copy.path), io::stdin().lock()),
         What::Dial(dial) => dial::run(dial.port),

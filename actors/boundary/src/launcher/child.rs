@@ -54,7 +54,7 @@ pub(super) fn become_session(
         Ok(Work::Builtin(what)) => {
             // Its end says that the session runs, as `execve` does for a program.
             drop(report);
-            leave(builtin::run(what));
+            leave(builtin::run(&what));
         }
         Err(refused) => refused,
     };

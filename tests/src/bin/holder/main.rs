@@ -20,7 +20,6 @@ use holdfast_policy::Policy;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
-#[expect(clippy::disallowed_methods, reason = "this is a main")]
 fn main() -> Outcome<()> {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();

@@ -52,33 +52,7 @@ async fn ask(client: &mut Client, directory: &Path, verb: &str, rest: &str) -> O
             })
             .await
         }
-        // out PATH FILE: what a copy out writes
-        "out" => {
-            let path = first.as_bytes().to_vec();
-            let what = v1::builtin::What::CopyOut(v1::CopyOut { path });
-            let id = builtin(client, what).await?;
-            client.write(input(id, Vec::new())).await?;
-            let (bytes, told) = read(client, id).await?;
-            fs::write(last, bytes)?;
-            Ok(told)
-        }
-        // in PATH FILE
-        "in" => {
-            let path = first.as_bytes().to_vec();
-            let what = v1::builtin::What::CopyIn(v1::CopyIn { path });
-            let id = builtin(client, what).await?;
-            client.write(input(id, fs::read(last)?)).await?;
-            Ok(read(client, id).await?.1)
-        }
-        // dial PORT TEXT
-        "dial" => {
-            let port = first.parse()?;
-            let what = v1::builtin::What::Dial(v1::DialPort { port });
-            let id = builtin(client, what).await?;
-            client.write(input(id, last.as_bytes().to_vec())).await?;
-            let (bytes, told) = read(client, id).await?;
-            Ok(format!("{told} {}", String::from_utf8_lossy(&bytes)))
-        }
+        "out" | "in" | "dial" => without_program(client, verb, (first, last)).await,
         // read SESSION OFFSET
         "read" => {
             let request = v1::ReadRequest {
@@ -111,6 +85,24 @@ async fn ask(client: &mut Client, directory: &Path, verb: &str, rest: &str) -> O
             let descriptors = beat.descriptors.unwrap_or_default();
             Ok(format!("beat {} {rows}", descriptors.used))
         }
+        "many" | "crowd" => often(client, directory, verb, (first, last)).await,
+        "end" => {
+            // The answer may be the end of the connection.
+            let _ = client.end(v1::Nothing {}).await;
+            Ok("over".to_owned())
+        }
+        _ => Err(format!("no order {verb}").into()),
+    }
+}
+
+/// Launches the same again and again.
+async fn often(
+    client: &mut Client,
+    directory: &Path,
+    verb: &str,
+    (first, last): (&str, &str),
+) -> Outcome<String> {
+    match verb {
         // many COUNT: launches, one after the other, each read to its end
         "many" => {
             for _ in 0..first.parse::<u32>()? {
@@ -124,10 +116,70 @@ async fn ask(client: &mut Client, directory: &Path, verb: &str, rest: &str) -> O
             }
             Ok("done".to_owned())
         }
-        "end" => {
-            // The answer may be the end of the connection.
-            let _ = client.end(v1::Nothing {}).await;
-            Ok("over".to_owned())
+        // crowd COUNT LINE: launches at once, each read to its end
+        "crowd" => {
+            let mut crowd = tokio::task::JoinSet::new();
+            for _ in 0..first.parse::<u32>()? {
+                let (mut client, what) = (client.clone(), What::Program(shell(directory, last)));
+                crowd.spawn(async move {
+                    let launched = launch(&mut client, what, |asked| v1::LaunchRequest {
+                        attended: true,
+                        ..asked
+                    });
+                    let told = launched.await.map_err(|error| error.to_string())?;
+                    let id = told
+                        .trim_start_matches("session ")
+                        .parse()
+                        .map_err(|_| told)?;
+                    let read = read(&mut client, id).await;
+                    read.map(|(_, told)| told)
+                        .map_err(|error| error.to_string())
+                });
+            }
+            let ends = crowd.join_all().await;
+            let fine = |end: &&Result<String, String>| {
+                end.as_ref()
+                    .is_ok_and(|told| told.starts_with("exit code:0"))
+            };
+            Ok(format!("crowd {}", ends.iter().filter(fine).count()))
+        }
+        _ => Err(format!("no order {verb}").into()),
+    }
+}
+
+/// What a session's process does itself.
+async fn without_program(
+    client: &mut Client,
+    verb: &str,
+    (first, last): (&str, &str),
+) -> Outcome<String> {
+    match verb {
+        // out PATH FILE: what a copy out writes
+        "out" => {
+            let path = first.as_bytes().to_vec();
+            let what = v1::builtin::What::CopyOut(v1::CopyOut { path });
+            let id = builtin(client, what).await?;
+            client.write(input(id, &[])).await?;
+            let (bytes, told) = read(client, id).await?;
+            fs::write(last, bytes)?;
+            Ok(told)
+        }
+        // in PATH FILE
+        "in" => {
+            let path = first.as_bytes().to_vec();
+            let what = v1::builtin::What::CopyIn(v1::CopyIn { path });
+            let id = builtin(client, what).await?;
+            client.write(input(id, &fs::read(last)?)).await?;
+            Ok(read(client, id).await?.1)
+        }
+        // dial PORT TEXT
+        "dial" => {
+            let port = first.parse()?;
+            let what = v1::builtin::What::Dial(v1::DialPort { port });
+            let id = builtin(client, what).await?;
+            client.write(input(id, last.as_bytes())).await?;
+            let (bytes, told) = read(client, id).await?;
+            Ok(format!("{told} {}", String::from_utf8_lossy(&bytes)))
         }
         _ => Err(format!("no order {verb}").into()),
     }
@@ -190,7 +242,7 @@ async fn launch(
     })
 }
 
-fn input(session: u64, data: Vec<u8>) -> impl tokio_stream::Stream<Item = v1::Input> {
+fn input(session: u64, data: &[u8]) -> impl tokio_stream::Stream<Item = v1::Input> + use<> {
     let first = v1::Input {
         session,
         ..v1::Input::default()
