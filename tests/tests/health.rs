@@ -334,3 +334,36 @@ fn now_ms() -> i64 {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     i64::try_from(since.expect("after 1970").as_millis()).expect("before the year 292278994")
 }
+
+/// A canary costs little and leaves nothing: its sessions are nobody's, and descriptors and memory do not grow with them.
+#[test]
+fn canaries_leave_nothing_behind() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (first, _) = watch.ready(SECOND * 10).await;
+            let canary = |status: &v1::Status| status.canary.unwrap_or_default();
+            let used = |status: &v1::Status| {
+                let of = |process: &str| status.descriptors[process].used;
+                (of("keeper"), of("boundary"))
+            };
+            let warm = used(&first);
+
+            let last = canary(&first).last_ms;
+            let (later, _) = watch
+                .until(SECOND * 15, |status| canary(status).last_ms > last + 6000)
+                .await;
+
+            let (keeper, boundary) = used(&later);
+            assert!(
+                keeper <= warm.0 + 2 && boundary <= warm.1 + 2,
+                "{warm:?} {later:#?}"
+            );
+            assert_eq!(later.sessions.expect("counts").total, 0);
+            assert_eq!(canary(&later).failures, 0);
+            sandbox.end(client).await;
+        });
+    }
+}

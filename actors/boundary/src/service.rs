@@ -62,6 +62,7 @@ impl Boundary for Service {
             attended: asked.attended,
             herded: asked.herded,
             note: asked.note,
+            fleeting: is_canary(&what),
         };
         let launched = self.hold.sessions.launch(&asked.request, what, terms);
         let outcome = match launched.await {
@@ -203,6 +204,15 @@ impl Boundary for Service {
             descriptors: self.hold.descriptors(),
             tree: Some(tree::told(&views, &self.hold.clock)),
         }))
+    }
+}
+
+fn is_canary(what: &v1::launch_request::What) -> bool {
+    match what {
+        v1::launch_request::What::Program(_) => false,
+        v1::launch_request::What::Builtin(builtin) => {
+            matches!(builtin.what, Some(v1::builtin::What::Canary(_)))
+        }
     }
 }
 

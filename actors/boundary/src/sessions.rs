@@ -46,6 +46,8 @@ use crate::tree::MOST_SESSIONS;
 pub(crate) struct Sessions {
     launcher: Arc<Ready<Arc<Socket>>>,
     next: AtomicU64,
+    /// How many there have been, canaries aside.
+    total: AtomicU64,
     table: Mutex<Table>,
     starting: Mutex<HashMap<u64, Starting>>,
     requests: Mutex<Requests>,
@@ -96,6 +98,7 @@ impl Sessions {
         Self {
             launcher,
             next: AtomicU64::new(1),
+            total: AtomicU64::new(0),
             table: Mutex::default(),
             starting: Mutex::default(),
             requests: Mutex::default(),
@@ -107,7 +110,7 @@ impl Sessions {
     pub(crate) fn snapshot(&self) -> (Vec<v1::SessionState>, u64) {
         let mut states = self.table.lock().states();
         states.sort_unstable_by_key(|state| state.session);
-        (states, self.next.load(Ordering::Relaxed) - 1)
+        (states, self.total.load(Ordering::Relaxed))
     }
 
     /// The session `id`, running or over.
@@ -150,6 +153,9 @@ impl Sessions {
             return;
         }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
+        if !terms.fleeting {
+            self.total.fetch_add(1, Ordering::Relaxed);
+        }
         if let Err(error) = self.ask_for(id, what, terms, &reply).await {
             let refused = crate::launcher::refusal("prepare its descriptors", &error);
             reply.send_replace(Some(Err(Unlaunched::Refused(refused))));

@@ -27,6 +27,8 @@ pub(crate) struct Terms {
     pub(crate) herded: bool,
     /// Kept for the keepers.
     pub(crate) note: Vec<u8>,
+    /// A canary: nobody's session, forgotten soon after its end and never counted.
+    pub(crate) fleeting: bool,
 }
 
 /// One session.
@@ -34,6 +36,8 @@ pub(crate) struct Terms {
 pub(crate) struct Session {
     /// Its number; never used again.
     pub(crate) id: u64,
+    /// Nobody's: a canary.
+    pub(super) fleeting: bool,
     note: Vec<u8>,
     started_ms: i64,
     terminal: bool,
@@ -83,6 +87,7 @@ impl Session {
     ) -> (Arc<Self>, Outputs) {
         let session = Self {
             id,
+            fleeting: terms.fleeting,
             note: terms.note,
             started_ms: now_ms,
             terminal: parts.master.is_some(),

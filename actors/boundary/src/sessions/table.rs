@@ -13,6 +13,8 @@ pub(super) struct Table {
     known: HashMap<u64, Arc<Session>>,
     /// Those that are over, in the order in which they ended.
     over: VecDeque<u64>,
+    /// The same for canaries: a few, so that they push nobody's session out.
+    canaries: VecDeque<u64>,
 }
 
 impl Table {
@@ -26,15 +28,25 @@ impl Table {
 
     /// How many run.
     pub(super) fn running(&self) -> usize {
-        self.known.len() - self.over.len()
+        self.known.len() - self.over.len() - self.canaries.len()
     }
 
     pub(super) fn states(&self) -> Vec<v1::SessionState> {
-        self.known.values().map(|session| session.state()).collect()
+        let sessions = self.known.values().filter(|session| !session.fleeting);
+        sessions.map(|session| session.state()).collect()
     }
 
     /// The session `id` is over. The oldest that are over make room: first by their output, then altogether.
     pub(super) fn finish(&mut self, id: u64) {
+        if self.known.get(&id).is_some_and(|session| session.fleeting) {
+            self.canaries.push_back(id);
+            if self.canaries.len() > MOST_CANARIES
+                && let Some(oldest) = self.canaries.pop_front()
+            {
+                self.known.remove(&oldest);
+            }
+            return;
+        }
         self.over.push_back(id);
         while self.over.len() > MOST_OVER
             && let Some(oldest) = self.over.pop_front()
@@ -72,6 +84,9 @@ fn victims(kept: &[(u64, bool)], most: u64) -> Vec<usize> {
 
 /// How many sessions that are over are known.
 const MOST_OVER: usize = 1024;
+
+/// How many canaries that are over are known: the keeper asks for the end of the last one.
+const MOST_CANARIES: usize = 4;
 
 /// How much output is kept of all of them.
 const MOST_KEPT: u64 = 16 << 20;
