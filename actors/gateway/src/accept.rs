@@ -30,6 +30,8 @@ use tonic::transport::server::Connected;
 /// Where connections come in. Cheap to clone; all clones are one.
 #[derive(Clone, Debug)]
 pub(crate) struct Door {
+    /// What it is called in metrics.
+    pub(crate) name: Arc<str>,
     socket: Arc<Socket>,
     permits: Arc<Semaphore>,
     pub(crate) counts: Arc<Counts>,
@@ -74,15 +76,16 @@ pub(crate) struct Peer {
 
 impl Door {
     pub(crate) fn unix(socket: UnixListener) -> Self {
-        Self::new(Socket::Unix(socket))
+        Self::new("unix", Socket::Unix(socket))
     }
 
     pub(crate) fn tcp(socket: TcpListener) -> Self {
-        Self::new(Socket::Tcp(socket))
+        Self::new("tcp", Socket::Tcp(socket))
     }
 
-    fn new(socket: Socket) -> Self {
+    fn new(name: &str, socket: Socket) -> Self {
         Self {
+            name: name.into(),
             socket: Arc::new(socket),
             permits: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
             counts: Arc::default(),

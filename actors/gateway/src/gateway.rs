@@ -18,6 +18,7 @@ use crate::accept::Door;
 use crate::api::{self, Api};
 use crate::directory::Directory;
 use crate::host::Host;
+use crate::http::{self, Http};
 use crate::lock::{Lock, Untaken};
 use crate::places::{Misplaced, Places};
 use crate::processes::{Processes, Reaper};
@@ -37,6 +38,10 @@ pub struct Settings {
     pub addresses: Vec<SocketAddr>,
     /// What TLS needs; nothing without addresses.
     pub tls: Option<Tls>,
+    /// Where probes and scrapers are served, if anywhere.
+    pub http: Option<SocketAddr>,
+    /// Whether that may be elsewhere than on loopback.
+    pub http_anywhere: bool,
     /// The environment of this process; keepers get the part that is meant for them.
     pub environment: Vec<(OsString, OsString)>,
     /// Whether an actor may be made to fail, for tests of what follows.
@@ -60,6 +65,7 @@ pub struct Gateway {
     root: Root,
     sockets: Vec<PathBuf>,
     addresses: Vec<SocketAddr>,
+    http: Option<SocketAddr>,
     pid: Lock,
     _state: Lock,
 }
@@ -97,6 +103,11 @@ pub enum Unstarted {
         "listen on tcp:{0}: TCP needs mutual TLS; give --tls-cert, --tls-key and --tls-client-ca, or listen on a Unix socket"
     )]
     Unprotected(SocketAddr),
+    /// HTTP where everybody could reach it.
+    #[error(
+        "serve HTTP on {0}: it asks nobody who they are, so it is served on loopback only; use 127.0.0.1, or say --http-anywhere"
+    )]
+    Exposed(SocketAddr),
     /// Its parts do not start.
     #[error("start the gateway: {0}")]
     Unfit(String),
@@ -107,6 +118,12 @@ impl Gateway {
     pub async fn start(settings: Settings) -> Result<Self, Unstarted> {
         if let (Some(address), None) = (settings.addresses.first(), &settings.tls) {
             return Err(Unstarted::Unprotected(*address));
+        }
+        if let Some(address) = settings.http
+            && !address.ip().is_loopback()
+            && !settings.http_anywhere
+        {
+            return Err(Unstarted::Exposed(address));
         }
         let places = Arc::new(settings.places.clone());
         places.prepare()?;
@@ -126,14 +143,15 @@ impl Gateway {
                 .tls
                 .as_ref()
                 .ok_or(Unstarted::Unprotected(*address))?;
-            let bound = TcpListener::bind(address).await;
-            let door = Door::tcp(bound.map_err(|source| Unstarted::Unbound {
-                place: format!("tcp:{address}"),
-                source,
-            })?);
+            let door = tcp(*address).await?;
             addresses.extend(door.address());
             doors.push((door, Some(tls.read()?)));
         }
+        let http = match settings.http {
+            Some(address) => Some(tcp(address).await?),
+            None => None,
+        };
+        let http_address = http.as_ref().and_then(Door::address);
         let processes = Processes::new(&settings.environment)
             .map_err(|error| Unstarted::Unfit(format!("read the host's boot id: {error}")))?;
         // What a dead keeper leaves becomes our child, and is reaped.
@@ -145,12 +163,13 @@ impl Gateway {
             processes,
             chaos: settings.chaos,
         };
-        let root = plant(seeds, doors).await?;
+        let root = plant(seeds, doors, http).await?;
         root.up().await.map_err(|end| unfit(&end))?;
         Ok(Self {
             root,
             sockets,
             addresses,
+            http: http_address,
             pid,
             _state: state,
         })
@@ -164,6 +183,11 @@ impl Gateway {
     /// Where it serves on TCP.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
+    }
+
+    /// Where it serves probes and scrapers.
+    pub fn http(&self) -> Option<SocketAddr> {
+        self.http
     }
 
     /// Waits until it gives up, and says why.
@@ -194,6 +218,7 @@ struct Seeds {
 async fn plant(
     seeds: Seeds,
     doors: Vec<(Door, Option<ServerTlsConfig>)>,
+    http: Option<Door>,
 ) -> Result<Root, Unstarted> {
     let mut tree = Tree::new(tree::gateway());
     tree.bind::<Reaper>("gateway/reaper", seeds.processes.clone());
@@ -216,6 +241,14 @@ async fn plant(
             roster: address,
         },
     );
+    tree.bind::<Http>(
+        "gateway/http",
+        http::Arguments {
+            host: host.clone(),
+            door: http,
+            api: doors.iter().map(|(door, _)| door.clone()).collect(),
+        },
+    );
     tree.bind::<Api>(
         "gateway/api",
         api::Arguments {
@@ -228,6 +261,16 @@ async fn plant(
     tree.start(Seed::fresh(), watch)
         .await
         .map_err(|unfit: Unfit| Unstarted::Unfit(unfit.to_string()))
+}
+
+async fn tcp(address: SocketAddr) -> Result<Door, Unstarted> {
+    match TcpListener::bind(address).await {
+        Ok(socket) => Ok(Door::tcp(socket)),
+        Err(source) => Err(Unstarted::Unbound {
+            place: format!("tcp:{address}"),
+            source,
+        }),
+    }
 }
 
 /// Binds a socket that only its owner may connect to. What a dead gateway left there makes room: the lock says it is dead.

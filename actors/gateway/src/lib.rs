@@ -16,6 +16,7 @@ mod dial;
 mod directory;
 mod gateway;
 mod host;
+mod http;
 mod life;
 mod lock;
 mod logs;

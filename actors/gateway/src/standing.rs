@@ -214,6 +214,30 @@ pub(crate) fn name(phase: v1::Phase) -> &'static str {
     }
 }
 
+/// The name of a condition, as users know it.
+pub(crate) fn condition(kind: v1::ConditionType) -> &'static str {
+    match kind {
+        v1::ConditionType::Unspecified => "",
+        v1::ConditionType::ConfinementVerified => "ConfinementVerified",
+        v1::ConditionType::BoundaryLinked => "BoundaryLinked",
+        v1::ConditionType::BrokerServing => "BrokerServing",
+        v1::ConditionType::ResolverServing => "ResolverServing",
+        v1::ConditionType::ProxyServing => "ProxyServing",
+        v1::ConditionType::ExecAdmitting => "ExecAdmitting",
+        v1::ConditionType::DescriptorsAvailable => "DescriptorsAvailable",
+        v1::ConditionType::PolicyCurrent => "PolicyCurrent",
+    }
+}
+
+/// Whether a condition holds, as users know it.
+pub(crate) fn truth(truth: v1::Truth) -> &'static str {
+    match truth {
+        v1::Truth::Unknown => "Unknown",
+        v1::Truth::True => "True",
+        v1::Truth::False => "False",
+    }
+}
+
 fn deleting() -> (v1::Phase, Why) {
     (
         v1::Phase::Deleting,

@@ -7,6 +7,7 @@
 //!   sandboxes    Dynamic, at most 1024, unlimited
 //!   roster       Permanent
 //!   api          Permanent
+//!   http         Permanent
 //! ```
 //!
 //! What stands later lives from what stands before it: nobody may change what cannot be written down, and nobody is served
@@ -29,6 +30,7 @@ pub(crate) fn gateway() -> Supervisor {
         .supervisor(Supervisor::dynamic("sandboxes", MOST_SANDBOXES).unlimited())
         .child(Child::permanent("roster").ping(SLOW_DISK).start(SLOW_DISK))
         .child(Child::permanent("api"))
+        .child(Child::permanent("http"))
 }
 
 /// The tree as it stands, for those who ask.

@@ -22,9 +22,12 @@ pub(crate) struct Arguments {
     /// Serve here too: unix:PATH, or tcp:ADDRESS:PORT with mutual TLS; always served is gateway.sock in the runtime directory
     #[arg(long, value_name = "unix:PATH|tcp:ADDR")]
     listen: Vec<Listen>,
-    /// Serve /healthz, /readyz, /metrics and a status page here
+    /// Serve /healthz, /readyz, /metrics and a status page here: 127.0.0.1:8080
     #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
+    http: Option<SocketAddr>,
+    /// Let --http be an address that others can reach; it asks nobody who they are
+    #[arg(long, requires = "http")]
+    http_anywhere: bool,
     /// Keep sandboxes and their logs here
     #[arg(long, value_name = "D")]
     state_dir: Option<PathBuf>,
@@ -126,6 +129,9 @@ async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure>
     for address in gateway.addresses() {
         tracing::info!("serving on tcp:{address}, with mutual TLS");
     }
+    if let Some(address) = gateway.http() {
+        tracing::info!("serving HTTP on {address}");
+    }
     tell(config, News::Ready);
     let told = tokio::select! {
         _ = term.recv() => "SIGTERM",
@@ -191,6 +197,8 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
         sockets: listen.iter().filter_map(unix).collect(),
         addresses: listen.iter().filter_map(tcp).collect(),
         tls,
+        http: arguments.http,
+        http_anywhere: arguments.http_anywhere,
         environment: config.environment.clone(),
         chaos: arguments.chaos,
     })
@@ -198,7 +206,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
 
 fn failed(unstarted: &Unstarted) -> Failure {
     let kind = match unstarted {
-        Unstarted::Unprotected(_) => Kind::Usage,
+        Unstarted::Unprotected(_) | Unstarted::Exposed(_) => Kind::Usage,
         Unstarted::Misplaced(_)
         | Unstarted::Untaken(_)
         | Unstarted::Unopened(_)
