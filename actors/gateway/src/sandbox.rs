@@ -137,7 +137,8 @@ impl State {
         if self.waiting.len() >= MOST_WAITING {
             return reply.send(Err(Refused::Busy(name)));
         }
-        match self.life.ask(ask, now) {
+        let meant = self.meant(ask);
+        match meant.map_or(Ok(Vec::new()), |meant| self.life.ask(meant, now)) {
             Ok(commands) => {
                 self.commands.extend(commands);
                 let removed = matches!(ask, Ask::Delete { .. });
@@ -145,6 +146,24 @@ impl State {
             }
             Err(Denied::StillRunning) => reply.send(Err(Refused::StillRunning(name))),
             Err(Denied::Deleting) => reply.send(Err(Refused::Deleting(name))),
+        }
+    }
+
+    /// What is to be done about a wish. A sandbox whose keeper has said that it is over runs no more, though its keeper is
+    /// still on its way out.
+    fn meant(&self, ask: Ask) -> Option<Ask> {
+        let phase = self.last.as_ref().map(v1::Status::phase);
+        let up = matches!(self.life.stage, Stage::Up { .. });
+        if !up || !matches!(phase, Some(v1::Phase::Stopped | v1::Phase::Failed)) {
+            return Some(ask);
+        }
+        match ask {
+            Ask::Delete { .. } => Some(Ask::Delete { force: true }),
+            Ask::Start => Some(Ask::Restart {
+                grace: Duration::ZERO,
+            }),
+            Ask::Stop { .. } if phase == Some(v1::Phase::Stopped) => None,
+            Ask::Stop { .. } | Ask::Restart { .. } => Some(ask),
         }
     }
 

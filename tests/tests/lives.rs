@@ -1,0 +1,423 @@
+//! Sandboxes that last: who dies, who goes on, and that there is always a way on.
+
+use holdfast_tests::daemon::{Gateway, request, said};
+use holdfast_tests::wait::{LONG, until};
+use holdfast_tests::{Area, everyone};
+use holdfast_wire::{problem, v1};
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
+fn is(phase: v1::Phase) -> impl Fn(&v1::Status) -> bool {
+    move |status| status.phase() == phase
+}
+
+fn ready(gateway: &Gateway, name: &str) -> v1::Status {
+    gateway.until(name, "Ready", is(v1::Phase::Ready))
+}
+
+fn kill(pid: u32) {
+    let pid = nix::unistd::Pid::from_raw(i32::try_from(pid).expect("a pid"));
+    nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("killed");
+}
+
+fn runs(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
+        !stat
+            .rsplit(')')
+            .next()
+            .unwrap_or_default()
+            .starts_with(" Z")
+    })
+}
+
+fn stop(gateway: &Gateway, name: &str) -> Result<v1::Status, tonic::Status> {
+    let request = v1::StopRequest {
+        sandbox: name.to_owned(),
+        grace_ms: 500,
+    };
+    gateway.ask(|mut client| async move { client.stop(request).await })
+}
+
+fn start(gateway: &Gateway, name: &str) -> Result<v1::Status, tonic::Status> {
+    let request = v1::SandboxRequest {
+        sandbox: name.to_owned(),
+    };
+    gateway.ask(|mut client| async move { client.start(request).await })
+}
+
+fn restart(gateway: &Gateway, name: &str) -> Result<v1::Status, tonic::Status> {
+    let request = v1::StopRequest {
+        sandbox: name.to_owned(),
+        grace_ms: 500,
+    };
+    gateway.ask(|mut client| async move { client.restart(request).await })
+}
+
+/// A shell's work as the main process.
+fn program(script: &str) -> Vec<Vec<u8>> {
+    ["/bin/sh", "-c", script]
+        .map(|word| word.as_bytes().to_vec())
+        .into()
+}
+
+/// Nothing may be left: no file, no process of ours that names the area.
+fn nothing_is_left(area: &Area) {
+    for directory in [area.runtime(), area.state()] {
+        let left: Vec<_> = fs::read_dir(directory.join("sandboxes"))
+            .expect("there")
+            .flatten()
+            .map(|entry| entry.path())
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+    let named = |pid: &i32| {
+        let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+        let text = String::from_utf8_lossy(&line).into_owned();
+        text.contains("keeper") && text.contains(&*area.runtime().to_string_lossy())
+    };
+    until("no keeper is left", LONG, || {
+        !holdfast_tests::leaks::processes()
+            .iter()
+            .any(|pid| named(pid))
+    });
+}
+
+/// The gateway may be killed at any time: the sandbox works on, and the next gateway adopts it.
+#[test]
+fn a_gateway_that_is_killed_costs_nobody_anything() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.arguments = program("while :; do date +%s%N > beat; sleep 0.05; done");
+        gateway.create(made).expect("made");
+        let before = ready(&gateway, "qa");
+
+        gateway.kill();
+        let beat = || fs::read(area.work().join("beat")).unwrap_or_default();
+        let last = beat();
+        until("the workload works on", LONG, || beat() != last);
+        let gateway = Gateway::start(&area, &[]);
+        let after = ready(&gateway, "qa");
+
+        assert_eq!(after.pids, before.pids, "{}", said(&area));
+        assert_eq!((after.generation, after.restarts.get("keeper")), (1, None));
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// EX-01: the next keeper takes the boundary over, and the workload does not notice.
+#[test]
+fn a_keeper_that_is_killed_is_replaced_and_the_workload_lives_on() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.arguments = program("echo $$ > pid; exec sleep 1000");
+        gateway.create(made).expect("made");
+        let before = ready(&gateway, "qa");
+
+        kill(before.pids["keeper"]);
+        let after = gateway.until("qa", "with another keeper", |status| {
+            status.phase() == v1::Phase::Ready
+                && status.pids.get("keeper") != before.pids.get("keeper")
+        });
+
+        assert_eq!(after.pids["boundary"], before.pids["boundary"]);
+        assert_eq!(after.link.expect("linked").epoch, 2);
+        assert_eq!((after.generation, after.restarts["keeper"]), (1, 1));
+        assert!(after.main.is_none(), "{:?}", after.main);
+        assert!(!runs(before.pids["keeper"]), "a zombie");
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// A keeper that dies while no gateway is there is replaced by the next gateway.
+#[test]
+fn a_keeper_that_dies_without_a_gateway_is_replaced_by_the_next_one() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        let before = ready(&gateway, "qa");
+
+        gateway.kill();
+        kill(before.pids["keeper"]);
+        until("the keeper is dead", LONG, || !runs(before.pids["keeper"]));
+        let gateway = Gateway::start(&area, &[]);
+        let after = ready(&gateway, "qa");
+
+        assert_eq!(after.pids["boundary"], before.pids["boundary"]);
+        assert_eq!(after.generation, 1);
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// SV-02: a dead boundary is Failed with its reason, and from there everything is possible.
+#[test]
+fn a_dead_boundary_is_told_and_every_way_leads_on() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        for (name, way) in [
+            ("one", "start"),
+            ("two", "stop"),
+            ("three", "restart"),
+            ("four", "delete"),
+        ] {
+            gateway.create(request(&area, name)).expect("made");
+            let before = ready(&gateway, name);
+
+            kill(before.pids["boundary"]);
+            let failed = gateway.until(name, "BoundaryLost", |status| {
+                status.phase() == v1::Phase::Failed && status.reason == "BoundaryLost"
+            });
+
+            assert!(!failed.message.is_empty());
+            match way {
+                "start" => drop(start(&gateway, name).expect("started")),
+                "restart" => drop(restart(&gateway, name).expect("restarted")),
+                "stop" => {
+                    let stopped = stop(&gateway, name).expect("stopped");
+                    assert_eq!(stopped.phase(), v1::Phase::Stopped);
+                    start(&gateway, name).expect("started");
+                }
+                _ => {
+                    gateway.delete(name, false).expect("nothing of it runs");
+                    continue;
+                }
+            }
+            let after = ready(&gateway, name);
+            assert_eq!(after.generation, before.generation + 1);
+            gateway.delete(name, true).expect("deleted");
+        }
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn what_died_without_a_gateway_is_told_by_the_next_one() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        let before = ready(&gateway, "qa");
+
+        gateway.kill();
+        for process in ["keeper", "boundary"] {
+            kill(before.pids[process]);
+        }
+        until("both are dead", LONG, || {
+            before.pids.values().all(|pid| !runs(*pid))
+        });
+        let gateway = Gateway::start(&area, &[]);
+        let failed = gateway.until("qa", "Failed", is(v1::Phase::Failed));
+
+        assert_eq!(failed.reason, "BoundaryLost");
+        gateway.delete("qa", false).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn one_that_runs_is_stopped_started_and_not_deleted_by_mistake() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        ready(&gateway, "qa");
+
+        let error = gateway.delete("qa", false).expect_err("it runs");
+        assert_eq!(
+            problem::of(&error).expect("a problem").reason,
+            "StillRunning"
+        );
+        assert!(error.message().contains("--force"), "{error}");
+        for _ in 0..2 {
+            let stopped = stop(&gateway, "qa").expect("stopped, or stopped already");
+            assert_eq!(
+                (stopped.phase(), &*stopped.reason),
+                (v1::Phase::Stopped, "Stopped")
+            );
+            assert!(stopped.pids.is_empty(), "{:?}", stopped.pids);
+        }
+        let error = gateway.ask(|mut client| async move {
+            let request = v1::SandboxRequest {
+                sandbox: "qa".to_owned(),
+            };
+            client.sessions(request).await
+        });
+        let error = error.expect_err("it does not run");
+        assert_eq!(problem::of(&error).expect("a problem").reason, "NotRunning");
+        start(&gateway, "qa").expect("started");
+        assert_eq!(ready(&gateway, "qa").generation, 2);
+        restart(&gateway, "qa").expect("restarted");
+        let third = gateway.until("qa", "the third", |status| {
+            status.generation == 3 && status.phase() == v1::Phase::Ready
+        });
+        assert_eq!(third.restarts.get("sandbox"), None);
+        stop(&gateway, "qa").expect("stopped");
+        gateway.kill();
+        let gateway = Gateway::start(&area, &[]);
+        assert_eq!(
+            gateway.get("qa").expect("there").phase(),
+            v1::Phase::Stopped
+        );
+        gateway.delete("qa", false).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn the_end_of_the_main_process_is_told_with_its_status() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.arguments = program("exit 3");
+        gateway.create(made).expect("made");
+
+        let over = gateway.until("qa", "over", is(v1::Phase::Stopped));
+
+        assert_eq!(over.reason, "MainExited");
+        assert!(
+            over.message.contains("exited with status 3"),
+            "{}",
+            over.message
+        );
+        let exit = over.main.expect("known").exit.expect("known").how;
+        assert_eq!(exit, Some(v1::exit::How::Code(3)));
+        gateway.delete("qa", false).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// SV-05: what exits at once is not started in a tight loop.
+#[test]
+fn a_failing_main_process_is_restarted_as_a_new_generation_with_a_delay() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.restart = v1::RestartPolicy::OnFailure.into();
+        made.arguments = program("date +%s%N >> starts; exit 1");
+        gateway.create(made).expect("made");
+
+        let again = gateway.until("qa", "restarted", |status| status.generation >= 3);
+
+        assert!(again.restarts["sandbox"] >= 2);
+        let starts = fs::read_to_string(area.work().join("starts")).expect("written");
+        let times: Vec<u64> = starts
+            .lines()
+            .map(|line| line.parse().expect("a time"))
+            .collect();
+        assert!(
+            times.windows(2).all(|two| two[1] - two[0] >= 1_000_000_000),
+            "{times:?}"
+        );
+        stop(&gateway, "qa").expect("stopped");
+        gateway.delete("qa", false).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// SV-13: every surface tells the same.
+#[test]
+fn http_agrees_with_the_api_about_who_is_ready() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &["--http", "127.0.0.1:0"]);
+        let log = said(&area);
+        let (_, address) = log.rsplit_once("serving HTTP on ").expect("said so");
+        let address = address.lines().next().expect("an address").to_owned();
+        gateway.create(request(&area, "qa")).expect("made");
+        ready(&gateway, "qa");
+
+        let (code, body) = fetch(&address, "/sandboxes/qa/readyz");
+        assert_eq!((code, body.contains("\"Ready\"")), (200, true), "{body}");
+        assert_eq!(fetch(&address, "/sandboxes/nobody/readyz").0, 404);
+        assert_eq!(fetch(&address, "/healthz"), (200, "ok\n".to_owned()));
+        assert!(
+            fetch(&address, "/metrics")
+                .1
+                .contains("holdfast_sandbox_ready{sandbox=\"qa\"} 1")
+        );
+        stop(&gateway, "qa").expect("stopped");
+        let (code, body) = fetch(&address, "/sandboxes/qa/readyz");
+        assert_eq!(code, 503);
+        assert!(
+            body.contains("\"Stopped\"") && body.contains("on request"),
+            "{body}"
+        );
+        assert!(
+            fetch(&address, "/metrics")
+                .1
+                .contains("holdfast_sandbox_ready{sandbox=\"qa\"} 0")
+        );
+        assert!(fetch(&address, "/").1.contains("<td>qa<td>Stopped"));
+        gateway.delete("qa", false).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[test]
+fn a_wrong_policy_leaves_the_one_before_in_force() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        ready(&gateway, "qa");
+        let set = |yaml: &str| {
+            let request = v1::SetPolicyRequest {
+                sandbox: "qa".to_owned(),
+                yaml: yaml.to_owned(),
+                policy_name: "new.yaml".to_owned(),
+                wait: true,
+            };
+            gateway.ask(|mut client| async move { client.set_policy(request).await })
+        };
+        let policy = |status: &v1::Status| status.policy.clone().unwrap_or_default();
+
+        let error = set("version: 1\nnonsense: {}\n").expect_err("wrong");
+        assert_eq!(
+            problem::of(&error).expect("a problem").reason,
+            "PolicyInvalid"
+        );
+        assert!(error.message().contains("new.yaml:2:"), "{error}");
+        assert_eq!(policy(&gateway.get("qa").expect("there")).desired, 1);
+
+        stop(&gateway, "qa").expect("stopped");
+        set("version: 1\nresolver: {hosts: {a.test: [127.0.0.1]}}\n")
+            .expect("kept for the next start");
+        start(&gateway, "qa").expect("started");
+        let status = ready(&gateway, "qa");
+        assert_eq!(
+            (policy(&status).desired, policy(&status).enforced),
+            (2, 2),
+            "{status:#?}"
+        );
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// One request, the answer's status and body.
+fn fetch(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    write!(
+        stream,
+        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    )
+    .expect("asked");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("answered");
+    let code = answer
+        .split(' ')
+        .nth(1)
+        .and_then(|code| code.parse().ok())
+        .expect("a status");
+    let (_, body) = answer.split_once("\r\n\r\n").expect("a body");
+    (code, body.to_owned())
+}
