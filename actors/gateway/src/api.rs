@@ -110,7 +110,7 @@ async fn serve(
     let gateway = GatewayServer::new(service)
         .max_decoding_message_size(holdfast_wire::MOST_BYTES)
         .max_encoding_message_size(holdfast_wire::MOST_BYTES);
-    let served = server
+    let finished = server
         .add_service(gateway)
         .add_optional_service(uplink)
         .add_service(HealthServer::new(health))
@@ -119,7 +119,7 @@ async fn serve(
             // An owner who is gone wants the same.
             let _ = closing.wait_for(|closing| *closing).await;
         });
-    served
+    finished
         .await
         .map_err(|error| Fault::failed(format!("serve: {error}")))?;
     Ok(())

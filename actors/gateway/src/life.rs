@@ -365,7 +365,7 @@ impl Life {
 
     fn asked_to_stop(&mut self, grace: Duration, now: Moment) -> Vec<Command> {
         match &self.stage {
-            Stage::Stopped { .. } => Vec::new(),
+            Stage::Stopped { .. } | Stage::Deleting { .. } => Vec::new(),
             Stage::Pending { .. } => {
                 self.stage = Stage::Stopped { why: asked("") };
                 Vec::new()
@@ -388,7 +388,6 @@ impl Life {
             | Stage::Up { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. } => self.halt(After::Stop(asked("")), grace, now),
-            Stage::Deleting { .. } => Vec::new(),
         }
     }
 
@@ -500,26 +499,22 @@ impl Life {
         if !self.alive.boundary {
             return self.over(why, now);
         }
-        match self.takeovers.failed(self.up, now) {
-            Some(delay) => {
-                self.stage = Stage::KeeperDown {
-                    at: now + delay,
-                    why,
-                };
-                Vec::new()
-            }
-            None => {
-                let message = format!(
-                    "{MOST_TRIES} keepers fell within {} minutes, the last one because {}",
-                    WINDOW.as_secs() / 60,
-                    why.message
-                );
-                let commands = self.over(Why::new("KeeperGivenUp", message), now);
-                std::iter::once(Command::KillBoundary)
-                    .chain(commands)
-                    .collect()
-            }
+        if let Some(delay) = self.takeovers.failed(self.up, now) {
+            self.stage = Stage::KeeperDown {
+                at: now + delay,
+                why,
+            };
+            return Vec::new();
         }
+        let message = format!(
+            "{MOST_TRIES} keepers fell within {} minutes, the last one because {}",
+            WINDOW.as_secs() / 60,
+            why.message
+        );
+        let commands = self.over(Why::new("KeeperGivenUp", message), now);
+        std::iter::once(Command::KillBoundary)
+            .chain(commands)
+            .collect()
     }
 
     fn main_exited(&mut self, success: bool, why: Why, now: Moment) -> Vec<Command> {

@@ -254,6 +254,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
+    #[expect(clippy::zombie_processes, reason = "the book under test reaps it")]
     async fn a_process_is_found_by_pid_and_start_and_its_end_is_told() {
         let processes = Processes::new(&[]).expect("a host");
         let child = Command::new("sleep").arg("60").spawn().expect("sleep");

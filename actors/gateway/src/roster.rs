@@ -183,7 +183,7 @@ fn sweep(host: &Host, rows: &[Row]) {
         match fs::remove_dir_all(&path) {
             Ok(()) => tracing::info!(path = %path.display(), "removed what was left of a sandbox"),
             Err(error) => {
-                tracing::warn!(path = %path.display(), %error, "remove what was left of a sandbox")
+                tracing::warn!(path = %path.display(), %error, "remove what was left of a sandbox");
             }
         }
     }

@@ -117,7 +117,13 @@ fn the_end_of_the_main_process_follows_the_restart_policy() {
             Stage::Pending { at, why } => {
                 assert!(begins && *at - now >= SECOND && why.reason == "MainExited");
             }
-            other => panic!("{other:?}"),
+            Stage::Starting { .. }
+            | Stage::Up { .. }
+            | Stage::Silent { .. }
+            | Stage::KeeperDown { .. }
+            | Stage::Ending { .. }
+            | Stage::Failed { .. }
+            | Stage::Deleting { .. } => panic!("{:?}", life.stage),
         }
     }
 }

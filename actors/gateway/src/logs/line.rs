@@ -58,18 +58,17 @@ impl Level {
 pub(crate) fn read(source: &str, bytes: &[u8], before_ms: i64) -> Read {
     let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
     let parsed = serde_json::from_slice::<Map<String, Value>>(bytes);
-    let (time_ms, level, text, json) = match parsed {
-        Ok(fields) => (
+    let (time_ms, level, text, json) = if let Ok(fields) = parsed {
+        (
             time(&fields).unwrap_or(before_ms),
             level(&fields),
             text(source, &fields, bytes),
             String::from_utf8_lossy(bytes).into_owned(),
-        ),
-        Err(_) => {
-            let text = String::from_utf8_lossy(bytes);
-            let json = serde_json::json!({ "level": "error", "message": text }).to_string();
-            (before_ms, Level::Error, bytes.to_vec(), json)
-        }
+        )
+    } else {
+        let text = String::from_utf8_lossy(bytes);
+        let json = serde_json::json!({ "level": "error", "message": text }).to_string();
+        (before_ms, Level::Error, bytes.to_vec(), json)
     };
     Read {
         line: v1::LogLine {

@@ -177,12 +177,11 @@ fn schema(database: &Database) -> Result<u64, redb::Error> {
     let found = {
         let mut meta = write.open_table(META)?;
         let found = meta.get("schema")?.map(|version| version.value());
-        match found {
-            Some(version) => version,
-            None => {
-                meta.insert("schema", SCHEMA)?;
-                SCHEMA
-            }
+        if let Some(version) = found {
+            version
+        } else {
+            meta.insert("schema", SCHEMA)?;
+            SCHEMA
         }
     };
     if found > SCHEMA {

@@ -18,13 +18,12 @@ impl State {
         match command {
             Command::Spawn => self.spawn(me).await,
             Command::KillKeeper => {
-                match &self.keeper {
-                    Some(keeper) => keeper.kill(),
-                    None => {
-                        let boundary = self.boundary.is_some();
-                        let why = Why::new("KeeperLost", "the keeper is gone");
-                        self.step(Event::KeeperFell(End::Crashed { boundary, why }), me.now());
-                    }
+                if let Some(keeper) = &self.keeper {
+                    keeper.kill();
+                } else {
+                    let boundary = self.boundary.is_some();
+                    let why = Why::new("KeeperLost", "the keeper is gone");
+                    self.step(Event::KeeperFell(End::Crashed { boundary, why }), me.now());
                 }
                 Ok(())
             }
