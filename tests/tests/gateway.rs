@@ -1,7 +1,7 @@
 //! The gateway: what it acknowledges is kept, whoever dies; what it refuses it names.
 
 use holdfast_tests::artefacts::holdfast;
-use holdfast_tests::daemon::{Gateway, refused, request};
+use holdfast_tests::daemon::{Gateway, refused, request, said};
 use holdfast_tests::{Area, Caller, everyone};
 use holdfast_wire::{problem, v1};
 use std::fs;
@@ -295,5 +295,85 @@ fn cleared(area: &Area) {
     let _ = holdfast();
     for name in ["gateway.sock", "gateway.pid"] {
         drop(fs::remove_file(area.runtime().join(name)));
+    }
+}
+
+/// TCP is served to those who show a certificate of the right authority, and to nobody else.
+#[test]
+fn tcp_is_served_with_mutual_tls_only() {
+    for area in everyone() {
+        let authority = Signer::new();
+        let (certificate, key) = authority.sign("127.0.0.1");
+        let files = [
+            ("--tls-cert", "server.pem", &certificate),
+            ("--tls-key", "server.key", &key),
+            ("--tls-client-ca", "authority.pem", &authority.pem),
+        ];
+        let mut options = vec!["--listen".to_owned(), "tcp:127.0.0.1:0".to_owned()];
+        for (option, name, content) in files {
+            let path = area.file(&area.work().join(name), content.as_bytes());
+            options.extend([option.to_owned(), path.to_str().expect("text").to_owned()]);
+        }
+        let options: Vec<_> = options.iter().map(String::as_str).collect();
+        let gateway = Gateway::start(&area, &options);
+        let log = said(&area);
+        let (_, address) = log.rsplit_once("serving on tcp:").expect("said so");
+        let address = address.split(',').next().expect("an address").to_owned();
+
+        let ask = async |identity: Option<(String, String)>| {
+            let trusted = tonic::transport::Certificate::from_pem(&authority.pem);
+            let mut tls = tonic::transport::ClientTlsConfig::new().ca_certificate(trusted);
+            if let Some((certificate, key)) = identity {
+                tls = tls.identity(tonic::transport::Identity::from_pem(certificate, key));
+            }
+            let endpoint = tonic::transport::Endpoint::from_shared(format!("https://{address}"));
+            let endpoint = endpoint.expect("an address").tls_config(tls).expect("TLS");
+            let channel = endpoint
+                .connect()
+                .await
+                .map_err(|error| error.to_string())?;
+            let mut client = v1::gateway_client::GatewayClient::new(channel);
+            let answer = client.version(v1::Nothing {}).await;
+            answer.map(drop).map_err(|error| error.to_string())
+        };
+
+        gateway.wait(async {
+            let ours = authority.sign("client");
+            assert_eq!(ask(Some(ours)).await, Ok(()));
+            assert!(ask(None).await.is_err(), "served without a certificate");
+            let strangers = Signer::new().sign("client");
+            assert!(
+                ask(Some(strangers)).await.is_err(),
+                "served with a stranger's certificate"
+            );
+        });
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// An authority of the test's own.
+struct Signer {
+    issuer: rcgen::Issuer<'static, rcgen::KeyPair>,
+    pem: String,
+}
+
+impl Signer {
+    fn new() -> Self {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let mut wanted = rcgen::CertificateParams::default();
+        wanted.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        let pem = wanted.self_signed(&key).expect("signed").pem();
+        Self {
+            issuer: rcgen::Issuer::new(wanted, key),
+            pem,
+        }
+    }
+
+    /// A certificate for this name, and its key.
+    fn sign(&self, name: &str) -> (String, String) {
+        let key = rcgen::KeyPair::generate().expect("a key");
+        let wanted = rcgen::CertificateParams::new([name.to_owned()]).expect("a name");
+        let certificate = wanted.signed_by(&key, &self.issuer).expect("signed");
+        (certificate.pem(), key.serialize_pem())
     }
 }

@@ -22,9 +22,12 @@ use std::time::Duration;
 use holdfast_actor::{Backoff, Moment, Seed};
 use holdfast_wire::LEASE;
 
+mod end;
 pub(crate) mod pace;
+mod wish;
 
 use pace::Pace;
+use wish::asked;
 
 /// One sandbox's life.
 #[derive(Clone, Debug)]
@@ -294,127 +297,6 @@ impl Life {
         }
     }
 
-    /// Somebody wants something.
-    pub(crate) fn ask(&mut self, ask: Ask, now: Moment) -> Result<Vec<Command>, Denied> {
-        let deleting = matches!(
-            self.stage,
-            Stage::Deleting { .. }
-                | Stage::Ending {
-                    after: After::Delete,
-                    ..
-                }
-        );
-        match ask {
-            Ask::Delete { .. } if deleting => Ok(Vec::new()),
-            _ if deleting => Err(Denied::Deleting),
-            Ask::Start => Ok(self.asked_to_start(now)),
-            Ask::Stop { grace } => Ok(self.asked_to_stop(grace, now)),
-            Ask::Restart { grace } => Ok(self.asked_to_restart(grace, now)),
-            Ask::Delete { force } if force || !self.works() => {
-                Ok(self.end(After::Delete, now, now))
-            }
-            Ask::Delete { .. } => Err(Denied::StillRunning),
-        }
-    }
-
-    /// Whether the workload runs or is about to.
-    fn works(&self) -> bool {
-        match &self.stage {
-            Stage::Starting { .. }
-            | Stage::Up { .. }
-            | Stage::Silent { .. }
-            | Stage::KeeperDown { .. } => true,
-            Stage::Ending { after, .. } => match after {
-                After::Stop(why) => why.reason == ASKED,
-                After::Begin { .. } => true,
-                After::Fail(_) | After::Delete => false,
-            },
-            Stage::Pending { .. }
-            | Stage::Stopped { .. }
-            | Stage::Failed { .. }
-            | Stage::Deleting { .. } => false,
-        }
-    }
-
-    fn asked_to_start(&mut self, now: Moment) -> Vec<Command> {
-        match &self.stage {
-            Stage::Pending { .. } | Stage::Stopped { .. } | Stage::Failed { .. } => {
-                self.forgive();
-                self.begin(now)
-            }
-            Stage::KeeperDown { .. } => {
-                self.forgive();
-                self.take_over(now)
-            }
-            Stage::Ending { until, .. } => {
-                let until = *until;
-                self.forgive();
-                let after = After::Begin {
-                    at: now,
-                    why: restarting(),
-                };
-                self.stage = Stage::Ending { until, after };
-                Vec::new()
-            }
-            Stage::Starting { .. }
-            | Stage::Up { .. }
-            | Stage::Silent { .. }
-            | Stage::Deleting { .. } => Vec::new(),
-        }
-    }
-
-    fn asked_to_stop(&mut self, grace: Duration, now: Moment) -> Vec<Command> {
-        match &self.stage {
-            Stage::Stopped { .. } | Stage::Deleting { .. } => Vec::new(),
-            Stage::Pending { .. } => {
-                self.stage = Stage::Stopped { why: asked("") };
-                Vec::new()
-            }
-            Stage::Failed { why } => {
-                self.stage = Stage::Stopped {
-                    why: asked(&why.message),
-                };
-                Vec::new()
-            }
-            Stage::Ending { until, .. } => {
-                let until = *until;
-                self.stage = Stage::Ending {
-                    until,
-                    after: After::Stop(asked("")),
-                };
-                Vec::new()
-            }
-            Stage::Starting { .. }
-            | Stage::Up { .. }
-            | Stage::Silent { .. }
-            | Stage::KeeperDown { .. } => self.halt(After::Stop(asked("")), grace, now),
-        }
-    }
-
-    fn asked_to_restart(&mut self, grace: Duration, now: Moment) -> Vec<Command> {
-        match &self.stage {
-            Stage::Starting { .. }
-            | Stage::Up { .. }
-            | Stage::Silent { .. }
-            | Stage::KeeperDown { .. } => {
-                self.forgive();
-                self.halt(
-                    After::Begin {
-                        at: now,
-                        why: restarting(),
-                    },
-                    grace,
-                    now,
-                )
-            }
-            Stage::Pending { .. }
-            | Stage::Ending { .. }
-            | Stage::Stopped { .. }
-            | Stage::Failed { .. }
-            | Stage::Deleting { .. } => self.asked_to_start(now),
-        }
-    }
-
     /// News of a generation that runs.
     fn ran(&mut self, event: Event, now: Moment) -> Vec<Command> {
         match event {
@@ -516,102 +398,6 @@ impl Life {
             .chain(commands)
             .collect()
     }
-
-    fn main_exited(&mut self, success: bool, why: Why, now: Moment) -> Vec<Command> {
-        match (self.policy, success) {
-            (Restart::Never, _) | (Restart::OnFailure, true) => {
-                self.end(After::Stop(why), now, now)
-            }
-            (Restart::OnFailure, false) | (Restart::Always, _) => self.over(why, now),
-        }
-    }
-
-    /// A generation is over, and not because anybody wanted it: the restart policy says what follows.
-    fn over(&mut self, why: Why, now: Moment) -> Vec<Command> {
-        let after = match self.policy {
-            Restart::Never => After::Fail(why),
-            Restart::OnFailure | Restart::Always => match self.generations.failed(self.up, now) {
-                Some(delay) => {
-                    self.restarts += 1;
-                    After::Begin {
-                        at: now + delay,
-                        why,
-                    }
-                }
-                None => After::Fail(Why {
-                    message: format!(
-                        "{}; it was restarted {} times within {} minutes and is not tried again",
-                        why.message,
-                        self.generations.tries(),
-                        WINDOW.as_secs() / 60
-                    ),
-                    reason: why.reason,
-                }),
-            },
-        };
-        // Whoever is left leaves by itself, or is killed.
-        self.end(after, now + LEAVE, now)
-    }
-
-    /// Ends a generation in good order, through its keeper.
-    fn halt(&mut self, after: After, grace: Duration, now: Moment) -> Vec<Command> {
-        // Before its first report a first keeper has no workload, and nobody to be asked.
-        let early = self.up.is_none() && self.epoch == 1 && self.is_starting();
-        if !self.alive.keeper || early {
-            return self.end(after, now, now);
-        }
-        let until = now + grace + LEAVE;
-        self.stage = Stage::Ending { until, after };
-        vec![Command::Halt { grace }]
-    }
-
-    fn is_starting(&self) -> bool {
-        matches!(self.stage, Stage::Starting { .. })
-    }
-
-    /// Ends a generation; what is left at `until` is killed.
-    fn end(&mut self, after: After, until: Moment, now: Moment) -> Vec<Command> {
-        self.stage = Stage::Ending { until, after };
-        let settled = self.settle(now);
-        if matches!(self.stage, Stage::Ending { .. }) && until <= now {
-            return self.woke(now);
-        }
-        settled
-    }
-
-    /// Goes on when both processes are gone.
-    fn settle(&mut self, now: Moment) -> Vec<Command> {
-        if self.alive != Alive::default() {
-            return Vec::new();
-        }
-        let Stage::Ending { after, .. } = &self.stage else {
-            return Vec::new();
-        };
-        match after.clone() {
-            After::Stop(why) => {
-                self.stage = Stage::Stopped { why };
-                Vec::new()
-            }
-            After::Fail(why) => {
-                self.stage = Stage::Failed { why };
-                Vec::new()
-            }
-            After::Begin { at, .. } if at <= now => self.begin(now),
-            After::Begin { at, why } => {
-                self.stage = Stage::Pending { at, why };
-                Vec::new()
-            }
-            After::Delete => {
-                self.stage = Stage::Deleting { at: now + AGAIN };
-                vec![Command::Remove]
-            }
-        }
-    }
-
-    fn forgive(&mut self) {
-        self.generations.forgive();
-        self.takeovers.forgive();
-    }
 }
 
 impl Why {
@@ -628,18 +414,6 @@ fn lost() -> Why {
         "BoundaryLost",
         "the boundary died, and everything inside with it",
     )
-}
-
-fn asked(before: &str) -> Why {
-    let message = match before {
-        "" => "it was stopped on request".to_owned(),
-        before => format!("it was stopped on request; before that: {before}"),
-    };
-    Why::new(ASKED, message)
-}
-
-fn restarting() -> Why {
-    Why::new("Restarting", "it was asked to start anew")
 }
 
 /// The reason of a stop that somebody asked for.
