@@ -263,7 +263,7 @@ fn another_user_is_not_served() {
     }
 
     // The preface of HTTP/2; one who is served hears the server's own settings.
-    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(20)\ns.connect(sys.argv[1])\ntry:\n s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\ntry: print(len(s.recv(9)))\nexcept ConnectionError: print(0)";
+    let script = "import socket,sys\ns=socket.socket(socket.AF_UNIX)\ns.settimeout(20)\ns.connect(sys.argv[1])\ntry:\n s.sendall(b'PRI * HTTP/2.0\\r\\n\\r\\nSM\\r\\n\\r\\n\\0\\0\\0\\4\\0\\0\\0\\0\\0')\n print(len(s.recv(9)))\nexcept ConnectionError: print(0)";
     let heard = |uid: u32| {
         let mut command = Command::new("python3");
         command
