@@ -363,6 +363,44 @@ fn http_agrees_with_the_api_about_who_is_ready() {
     }
 }
 
+/// What falls inside the gateway is restarted, finds everything again, and costs no sandbox anything.
+#[test]
+fn an_actor_of_the_gateway_that_falls_costs_nobody_anything() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &["--chaos"]);
+        let made = gateway.create(request(&area, "qa")).expect("made");
+        let before = ready(&gateway, "qa");
+        let own = format!("gateway/sandboxes/{}", made.id);
+
+        for path in [&*own, "gateway/http", "gateway/roster", "gateway/registry"] {
+            let strike = v1::StrikeRequest {
+                process: "gateway".to_owned(),
+                path: path.to_owned(),
+                blow: v1::Blow::Panic.into(),
+                ..v1::StrikeRequest::default()
+            };
+            gateway
+                .ask(|mut client| async move { client.strike(strike).await })
+                .unwrap_or_else(|error| panic!("strike {path}: {error}"));
+            let name = format!(
+                "after-{}",
+                path.rsplit('/').next().expect("a part").to_lowercase()
+            );
+            until("the gateway makes sandboxes again", LONG, || {
+                gateway.create(request(&area, &name)).is_ok()
+            });
+            let after = gateway.until("qa", "Ready as before", |status| {
+                status.phase() == v1::Phase::Ready && status.pids == before.pids
+            });
+            assert_eq!((after.generation, &after.id), (1, &made.id));
+            gateway.delete(&name, true).expect("deleted");
+        }
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
 #[test]
 fn a_wrong_policy_leaves_the_one_before_in_force() {
     for area in everyone() {
