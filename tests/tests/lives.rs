@@ -77,9 +77,7 @@ fn nothing_is_left(area: &Area) {
         text.contains("keeper") && text.contains(&*area.runtime().to_string_lossy())
     };
     until("no keeper is left", LONG, || {
-        !holdfast_tests::leaks::processes()
-            .iter()
-            .any(|pid| named(pid))
+        !holdfast_tests::leaks::processes().iter().any(named)
     });
 }
 
