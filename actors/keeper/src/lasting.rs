@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_actor::{Change, Clock, End, Fault, Root, Tree};
+use holdfast_actor::{Change, Clock, End, Fault, Observer, Root, Seed, Tree};
 use holdfast_wire::v1;
 use holdfast_wire::v1::exit::How;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -117,22 +117,7 @@ impl Lasting {
             &held.attached,
             vitals.clone(),
         ));
-        let (halt, halts) = mpsc::channel(1);
-        let ended = Arc::new(watch::Sender::new(None));
-        let main = ended.subscribe();
-        let home = Arc::new(assignment.home.clone());
-        tree.bind::<Workload>(
-            "keeper/workload",
-            workload::Arguments {
-                sessions: Arc::clone(&sessions),
-                home: Arc::clone(&home),
-                program: assignment.program.clone(),
-                generation: assignment.generation,
-                log: assignment.log.clone(),
-                ended,
-                session: Arc::new(Mutex::new(None)),
-            },
-        );
+        let main = bind_workload(&mut tree, &assignment, &sessions);
         let rulebook = tree.bind::<Rulebook>(
             "keeper/rulebook",
             rulebook::Arguments {
@@ -142,26 +127,19 @@ impl Lasting {
                 board: board.clone(),
             },
         );
-        let door = Door::open(&assignment.socket)
-            .map_err(|error| Fault::from(error).during("listen on the keeper's socket"))?;
+        let (halt, halts) = mpsc::channel(1);
         let closing = Arc::new(watch::Sender::new(false));
-        tree.bind::<Server>(
-            "keeper/service",
-            serve::Arguments {
-                door: Arc::new(door),
-                service: Service {
-                    sessions: Arc::clone(&sessions),
-                    home,
-                    board: board.clone(),
-                    rulebook,
-                    trees: Trees::new("keeper", spec, tree.lookout()),
-                    halt,
-                    closing: closing.subscribe(),
-                    chaos: assignment.chaos,
-                },
-                closing,
-            },
-        );
+        let service = Service {
+            sessions: Arc::clone(&sessions),
+            home: Arc::new(assignment.home.clone()),
+            board: board.clone(),
+            rulebook,
+            trees: Trees::new("keeper", spec, tree.lookout()),
+            halt,
+            closing: closing.subscribe(),
+            chaos: assignment.chaos,
+        };
+        bind_service(&mut tree, &assignment, service, closing)?;
         tree.bind::<Uplink>(
             "keeper/outside/uplink",
             uplink::Arguments {
@@ -174,16 +152,7 @@ impl Lasting {
         );
         let (desk, control, seed) = (Arc::clone(&works.desk), works.control.clone(), works.seed);
         works.bind(&mut tree)?;
-        let observer = observer(&vitals, &sessions, &held.link);
-        let root = tree
-            .start(seed, observer)
-            .await
-            .map_err(|unfit| Fault::bug(unfit.to_string()))?;
-        root.up()
-            .await
-            .map_err(|end| Fault::failed(format!("start the keeper's actors: {end:?}")))?;
-        vitals.note(Event::Fence(Ok(())));
-        vitals.note(Event::Linked);
+        let root = begin(tree, seed, observer(&vitals, &sessions, &held.link)).await?;
         Ok(Self {
             root,
             sessions,
@@ -256,11 +225,7 @@ impl Lasting {
         let _ = timeout(PATIENCE, control.clear(v1::Nothing {})).await;
         tokio::join!(self.desk.finish(FINISH), self.sessions.drained());
         // The workload writes the last of it down.
-        if self
-            .sessions
-            .of_kind(crate::sessions::errand::MAIN)
-            .is_none()
-        {
+        if self.has_program {
             let mut main = self.main.clone();
             let told = main.wait_for(Option::is_some);
             let _there_was_none = timeout(LAST_LINE, told).await;
@@ -293,6 +258,58 @@ impl Lasting {
         last(&status);
         Over::Lost(Box::new(status))
     }
+}
+
+fn bind_workload(
+    tree: &mut Tree,
+    assignment: &Assignment,
+    sessions: &Arc<Sessions>,
+) -> watch::Receiver<Option<v1::Ending>> {
+    let (ended, main) = watch::channel(None);
+    tree.bind::<Workload>(
+        "keeper/workload",
+        workload::Arguments {
+            sessions: Arc::clone(sessions),
+            home: Arc::new(assignment.home.clone()),
+            program: assignment.program.clone(),
+            generation: assignment.generation,
+            log: assignment.log.clone(),
+            ended: Arc::new(ended),
+            session: Arc::new(Mutex::new(None)),
+        },
+    );
+    main
+}
+
+fn bind_service(
+    tree: &mut Tree,
+    assignment: &Assignment,
+    service: Service,
+    closing: Arc<watch::Sender<bool>>,
+) -> Result<(), Fault> {
+    let door = Door::open(&assignment.socket)
+        .map_err(|error| Fault::from(error).during("listen on the keeper's socket"))?;
+    tree.bind::<Server>(
+        "keeper/service",
+        serve::Arguments {
+            door: Arc::new(door),
+            service,
+            closing,
+        },
+    );
+    Ok(())
+}
+
+/// Starts the tree, and waits until all of it is up.
+async fn begin(tree: Tree, seed: Seed, observer: impl Observer) -> Result<Root, Fault> {
+    let root = tree
+        .start(seed, observer)
+        .await
+        .map_err(|unfit| Fault::bug(unfit.to_string()))?;
+    root.up()
+        .await
+        .map_err(|end| Fault::failed(format!("start the keeper's actors: {end:?}")))?;
+    Ok(root)
 }
 
 /// Hears of each change in the tree: the health first, and clients when the boundary is gone, before the service falls too.

@@ -83,7 +83,7 @@ impl Keeper for Service {
             Some(Kind::Start(start)) => {
                 let detach = start.detach;
                 let stdin = if start.stdin {
-                    Stdin::EndsWithStream
+                    Stdin::EndsByWord
                 } else {
                     Stdin::Ended
                 };
@@ -153,7 +153,7 @@ impl Keeper for Service {
             .rulebook
             .ask(|reply| rulebook::Message::Apply(revision, reply), APPLY)
             .await;
-        let outcome = asked.map_err(|unanswered| unavailable(&unanswered))?;
+        let outcome = asked.map_err(unavailable)?;
         outcome
             .map(Response::new)
             .map_err(|refused| not_applied(&refused))
@@ -192,17 +192,13 @@ impl Keeper for Service {
     async fn halt(&self, request: Request<v1::HaltRequest>) -> Answer<v1::HaltReply> {
         let grace = Duration::from_millis(request.into_inner().grace_ms).min(LONGEST_GRACE);
         let (reply, answer) = oneshot::channel();
-        let already = |_| {
-            problem::plain(
-                Code::Unavailable,
-                "end the sandbox: it is ending",
-                "Stopping",
-            )
+        let already = || {
+            let message = "end the sandbox: it is ending";
+            problem::plain(Code::Unavailable, message, "Stopping")
         };
-        self.halt
-            .try_send(Halt { grace, reply })
-            .map_err(|_| already(()))?;
-        let main = answer.await.map_err(|_| already(()))?;
+        let asked = self.halt.try_send(Halt { grace, reply });
+        asked.map_err(|_| already())?;
+        let main = answer.await.map_err(|_| already())?;
         Ok(Response::new(v1::HaltReply { main }))
     }
 }
@@ -323,7 +319,7 @@ fn told(attending: Attending) -> Answer<Told<v1::SessionOutput>> {
     Ok(Response::new(Box::pin(output)))
 }
 
-fn unavailable(unanswered: &Unanswered) -> Status {
+fn unavailable(unanswered: Unanswered) -> Status {
     let why = match unanswered {
         Unanswered::Full => "it has too much to do",
         Unanswered::Gone => "it is restarting",

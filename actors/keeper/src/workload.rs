@@ -127,20 +127,19 @@ impl Arguments {
         let known = known
             .or_else(|| self.sessions.of_kind(MAIN))
             .or_else(|| self.sessions.of_request(&request));
-        let session = match known {
-            Some(session) => session,
-            None => {
-                let now = self.sessions.now_ms();
-                let order = errand::main(&self.home, &self.program, request, now);
-                match self.sessions.begin(order).await {
-                    Ok(Begun::Live(seat)) => {
-                        *self.session.lock() = Some(seat.live().id);
-                        return Ok(seat.read(offset, None).await.map_err(reached)?);
-                    }
-                    Ok(Begun::Earlier(session)) => session,
-                    Err(status) if is_passing(&status) => return Err(reached(status).into()),
-                    Err(status) => return Err(Failure::NotStarted(status)),
+        let session = if let Some(session) = known {
+            session
+        } else {
+            let now = self.sessions.now_ms();
+            let order = errand::main(&self.home, &self.program, request, now);
+            match self.sessions.begin(order).await {
+                Ok(Begun::Live(seat)) => {
+                    *self.session.lock() = Some(seat.live().id);
+                    return Ok(seat.read(offset, None).await.map_err(reached)?);
                 }
+                Ok(Begun::Earlier(session)) => session,
+                Err(status) if is_passing(&status) => return Err(reached(status).into()),
+                Err(status) => return Err(Failure::NotStarted(status)),
             }
         };
         *self.session.lock() = Some(session);

@@ -83,12 +83,19 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     sandbox.write_pid().map_err(internal("write keeper.pid"))?;
     let first = sandbox.epoch == FIRST_EPOCH;
     let (_boundary, approach) = if first {
-        let (boundary, approach) = fork(&sandbox)?;
+        let forked = fork(&sandbox);
+        if forked.is_err() {
+            sandbox.clean();
+        }
+        let (boundary, approach) = forked?;
         (Some(boundary), approach)
     } else {
         match link::connect(&sandbox.door()) {
             Ok(approach) => (None, approach),
-            Err(unreached) => return Ok(gone(&sandbox, &unreached.to_string())),
+            Err(unreached) => {
+                sandbox.clean();
+                return Ok(gone(&sandbox, &unreached.to_string()));
+            }
         }
     };
     // From here on there may be threads.

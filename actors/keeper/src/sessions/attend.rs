@@ -213,7 +213,7 @@ async fn dropped(carried: &mut Option<oneshot::Receiver<()>>) {
             return;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// How long it may take until a lost boundary is known to be lost.

@@ -81,7 +81,7 @@ pub(crate) fn copy(home: &Home, copy: v1::CopyStart, now_ms: i64) -> Result<Orde
     } else {
         v1::builtin::What::CopyOut(v1::CopyOut { path })
     };
-    Ok(builtin(what, "copy", vec![copy.path], now_ms))
+    Ok(builtin(what, COPY, vec![copy.path], now_ms))
 }
 
 /// A connection to a port of the sandbox's own loopback.
@@ -92,7 +92,7 @@ pub(crate) fn dial(dial: &v1::DialStart, now_ms: i64) -> Result<Order, Status> {
     }
     let what = v1::builtin::What::Dial(v1::DialPort { port: dial.port });
     let arguments = vec![port.to_string().into_bytes()];
-    Ok(builtin(what, "forward", arguments, now_ms))
+    Ok(builtin(what, FORWARD, arguments, now_ms))
 }
 
 fn builtin(what: v1::builtin::What, kind: &str, arguments: Vec<Vec<u8>>, now_ms: i64) -> Order {
@@ -136,6 +136,15 @@ fn within(home: &Path, asked: &[u8]) -> Vec<u8> {
     };
     path.into_os_string().into_vec()
 }
+
+/// Whether a session is of no use to anybody but the client that began it.
+pub(crate) fn is_fleeting(note: &v1::SessionNote) -> bool {
+    note.kind == COPY || note.kind == FORWARD
+}
+
+const COPY: &str = "copy";
+
+const FORWARD: &str = "forward";
 
 /// The kind of the main process.
 pub(crate) const MAIN: &str = "main";

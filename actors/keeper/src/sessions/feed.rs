@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use holdfast_actor::{Fault, Me, Task};
+use holdfast_actor::{Fault, Me};
 use holdfast_wire::v1;
 use holdfast_wire::v1::session_input::Kind;
 use tokio::sync::{mpsc, oneshot};
@@ -27,17 +27,18 @@ pub(crate) struct Feed {
 pub(crate) enum Stdin {
     /// There is none: it ends at once.
     Ended,
-    /// It ends when the client says so, or ends its stream in good order.
+    /// It ends with the client, whose session does too.
     EndsWithStream,
-    /// It ends when the client says so, and only then.
+    /// It ends when a client says so, and only then: one that goes away has not said it.
     EndsByWord,
 }
 
-/// Where bytes go.
-enum Inlet {
+/// Where the bytes of all clients go.
+#[derive(Debug)]
+pub(super) enum Inlet {
     /// Nothing has been written yet.
     Unopened,
-    Open(mpsc::Sender<Bytes>, Task),
+    Open(mpsc::Sender<Bytes>),
     Ended,
 }
 
@@ -50,12 +51,7 @@ impl Feed {
         live: Arc<Live>,
     ) -> Result<(), Fault> {
         let mut over = live.over();
-        let carrier = Carrier {
-            me,
-            sessions,
-            live,
-            inlet: Inlet::Unopened,
-        };
+        let carrier = Carrier { me, sessions, live };
         tokio::select! {
             _ = over.wait_for(Option::is_some) => {}
             () = carrier.carry(self.input, self.stdin) => {}
@@ -69,33 +65,26 @@ struct Carrier {
     me: Me<<Watcher as holdfast_actor::Actor>::Message>,
     sessions: Arc<Sessions>,
     live: Arc<Live>,
-    inlet: Inlet,
 }
 
 impl Carrier {
-    async fn carry(mut self, input: Option<Streaming<v1::SessionInput>>, stdin: Stdin) {
+    async fn carry(self, input: Option<Streaming<v1::SessionInput>>, stdin: Stdin) {
         if stdin == Stdin::Ended {
             self.end();
         }
         let Some(mut input) = input else {
             return;
         };
-        loop {
-            match input.message().await {
-                Ok(Some(told)) => self.obey(told.kind).await,
-                Ok(None) => {
-                    if stdin == Stdin::EndsWithStream {
-                        self.end();
-                    }
-                    return;
-                }
-                // The client is gone; the session and its input go on.
-                Err(_) => return self.cut(),
-            }
+        while let Ok(Some(told)) = input.message().await {
+            self.obey(told.kind).await;
+        }
+        // The client is gone, in whatever order.
+        if stdin == Stdin::EndsWithStream {
+            self.end();
         }
     }
 
-    async fn obey(&mut self, kind: Option<Kind>) {
+    async fn obey(&self, kind: Option<Kind>) {
         match kind {
             Some(Kind::Data(data)) => self.write(data).await,
             Some(Kind::End(_)) => self.end(),
@@ -119,17 +108,29 @@ impl Carrier {
         }
     }
 
-    async fn write(&mut self, data: Bytes) {
-        self.open();
-        if let Inlet::Open(bytes, _) = &self.inlet {
-            // A session that reads no more is no failure: what is still coming for it is dropped.
-            let _ = bytes.send(data).await;
+    async fn write(&self, data: Bytes) {
+        let mut data = data;
+        // Twice: what carried the bytes may have fallen with the tree.
+        for _ in 0..2 {
+            let Some(bytes) = self.open() else {
+                return;
+            };
+            match bytes.send(data).await {
+                Ok(()) => return,
+                Err(unsent) => data = unsent.0,
+            }
+            *self.live.inlet.lock() = Inlet::Unopened;
         }
+        // A session that reads no more is no failure: what is still coming for it is dropped.
     }
 
-    fn open(&mut self) {
-        if !matches!(self.inlet, Inlet::Unopened) {
-            return;
+    /// The way to the session's input; `None` when that has ended.
+    fn open(&self) -> Option<mpsc::Sender<Bytes>> {
+        let mut inlet = self.live.inlet.lock();
+        match &*inlet {
+            Inlet::Open(bytes) => return Some(bytes.clone()),
+            Inlet::Ended => return None,
+            Inlet::Unopened => {}
         }
         let (bytes, pieces) = mpsc::channel(DEPTH);
         let first = v1::Input {
@@ -138,25 +139,21 @@ impl Carrier {
         };
         let pieces = ReceiverStream::new(pieces).map(|data| v1::Input { session: 0, data });
         let mut data = self.live.data.clone();
-        let writing = self.me.spawn(async move {
+        self.me.spawn(async move {
             // A session that has ended takes no input, and a link that is lost is told of elsewhere.
             let _ = data.write(tokio_stream::once(first).chain(pieces)).await;
             Ok(())
         });
-        self.inlet = Inlet::Open(bytes, writing);
+        *inlet = Inlet::Open(bytes.clone());
+        Some(bytes)
     }
 
     /// Ends the session's input behind what has been written.
-    fn end(&mut self) {
-        self.open();
-        self.inlet = Inlet::Ended;
-    }
-
-    /// Leaves the session's input open for whoever attaches next.
-    fn cut(self) {
-        if let Inlet::Open(_, writing) = &self.inlet {
-            writing.cancel();
-        }
+    fn end(&self) {
+        // What is never opened does not end: the boundary has to hear of it.
+        let opened = self.open();
+        *self.live.inlet.lock() = Inlet::Ended;
+        drop(opened);
     }
 }
 

@@ -25,7 +25,8 @@ use tonic::{Code, Status};
 
 use super::attend::Seat;
 use super::book::{Blame, Book, Known};
-use super::feed::Feed;
+use super::errand;
+use super::feed::{Feed, Inlet};
 use super::pool::{Pool, Untaken};
 use super::refusal;
 use super::watcher::Watcher;
@@ -61,6 +62,9 @@ pub(crate) struct Live {
     /// How many clients read it.
     pub(super) clients: watch::Sender<u32>,
     pub(super) over: watch::Sender<Option<v1::Ending>>,
+    /// It ends with its client, as nobody else could go on with it.
+    pub(super) fleeting: bool,
+    pub(super) inlet: Mutex<Inlet>,
     /// The inputs that clients bring.
     pub(super) feeds: mpsc::Sender<Feed>,
     pub(super) brought: tokio::sync::Mutex<mpsc::Receiver<Feed>>,
@@ -212,7 +216,7 @@ impl Sessions {
         }
     }
 
-    /// A connection of one's own.
+    /// A connection of one's own. Admission comes first: what it needs is reserved before anything is opened.
     pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
         self.pool.take().await.map_err(|untaken| match untaken {
             Untaken::Exhausted(exhausted) => refusal::exhausted(what, &exhausted),
@@ -245,6 +249,8 @@ impl Sessions {
             data,
             clients: watch::Sender::new(0),
             over: watch::Sender::new(None),
+            fleeting: errand::is_fleeting(note),
+            inlet: Mutex::new(Inlet::Unopened),
             feeds,
             brought: tokio::sync::Mutex::new(brought),
             awaited: AtomicBool::new(awaited),
@@ -349,6 +355,12 @@ impl Sessions {
     /// Kills every process that the session has started: its time is up.
     pub(super) async fn expire(&self, id: u64) -> Result<(), Status> {
         self.ask(id, libc::SIGKILL, true, Blame::Timeout).await
+    }
+
+    /// Kills what its client has left.
+    pub(super) async fn abandon(&self, id: u64) -> Result<(), Status> {
+        let killed = libc::SIGKILL;
+        self.ask(id, killed, true, Blame::Client(killed)).await
     }
 
     async fn ask(&self, id: u64, signal: i32, tree: bool, blame: Blame) -> Result<(), Status> {

@@ -73,21 +73,22 @@ async fn wait(me: &Me<std::convert::Infallible>, sessions: &Arc<Sessions>, live:
             _ = over.wait_for(Option::is_some) => return,
             _ = clients.wait_for(|clients| *clients == 0) => {}
         }
+        if live.fleeting
+            && let Err(status) = sessions.abandon(live.id).await
+        {
+            tracing::debug!(%status, session = live.id, "kill what its client has left");
+        }
         let exit = tokio::select! {
             _ = over.wait_for(Option::is_some) => return,
             exit = exit_of(live) => exit,
         };
-        match exit {
-            Some((exit, state)) => {
-                sessions.end(live.id, exit, state.as_ref());
-                return;
-            }
-            // The stream is lost; whether the boundary is too, is for the link to say.
-            None => {
-                tokio::time::sleep(BACKOFF.delay(failures, &mut dice)).await;
-                failures = failures.saturating_add(1);
-            }
+        if let Some((exit, state)) = exit {
+            sessions.end(live.id, exit, state.as_ref());
+            return;
         }
+        // The stream is lost; whether the boundary is too, is for the link to say.
+        tokio::time::sleep(BACKOFF.delay(failures, &mut dice)).await;
+        failures = failures.saturating_add(1);
     }
 }
 

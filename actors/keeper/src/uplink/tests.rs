@@ -44,7 +44,8 @@ fn serve(path: &Path) -> (JoinHandle<()>, mpsc::Receiver<v1::Report>) {
     let server = tonic::transport::Server::builder()
         .add_service(UplinkServer::new(Gateway(tell)))
         .serve_with_incoming(incoming);
-    let server = tokio::spawn(async move { server.await.expect("served") });
+    let server =
+        tokio::runtime::Handle::current().spawn(async move { server.await.expect("served") });
     (server, told)
 }
 
