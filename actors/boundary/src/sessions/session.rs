@@ -311,14 +311,11 @@ impl Attached {
         }
     }
 
-    /// It has heard everything. What it has read need not be kept, unless another one is still at it.
+    /// It has been told everything. That is kept all the same: what was told may be lost on its way with a keeper or a gateway,
+    /// and then it is asked for again.
     fn leave(&mut self) {
         if let Some(number) = self.number.take() {
-            let mut output = self.session.output.lock();
-            output.readers.remove(&number);
-            if output.readers.is_empty() {
-                output.ring.clear();
-            }
+            self.session.output.lock().readers.remove(&number);
         }
     }
 }
