@@ -11,6 +11,7 @@ mod leftovers;
 mod recovery;
 mod restarts;
 mod sessions;
+mod told;
 mod verdicts;
 
 #[cfg(test)]
@@ -44,6 +45,9 @@ pub fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
     let mut found = Vec::new();
     if let Some(bound) = checks.false_ready {
         found.push(false_ready::check(bound, timeline));
+    }
+    if let Some(bound) = checks.told {
+        found.push(told::check(bound, timeline));
     }
     if checks.sessions {
         found.push(sessions::check(timeline));

@@ -41,7 +41,7 @@ pub struct Run {
     /// How the result is printed.
     #[arg(short, long, value_enum, default_value_t = Format::Text)]
     output: Format,
-    /// Write a page with a picture for each scenario into this directory.
+    /// Write a page with a picture for each scenario into this directory, and with --self the logs beside it.
     #[arg(long, value_name = "DIR")]
     report: Option<PathBuf>,
     /// A server that the sandbox may reach and that echoes a line, for a sandbox of your own.
@@ -140,6 +140,10 @@ fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
             target: target(given, &scenario, &surroundings)?,
             whole_machine: given.whole_machine,
             inside: inside.clone(),
+            logs: given
+                .report
+                .as_ref()
+                .map(|report| report.join(format!("{}-{}-logs", scenario.name, seed.number()))),
             scenario,
             seed,
         };

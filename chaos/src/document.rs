@@ -61,6 +61,7 @@ struct WrittenShuffle {
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct WrittenChecks {
     false_ready: Option<Spanned<String>>,
+    told: Option<Spanned<String>>,
     sessions: Option<bool>,
     restarts: Option<u64>,
     backoff: Option<Spanned<String>>,
@@ -75,6 +76,7 @@ struct WrittenChecks {
 #[serde(deny_unknown_fields)]
 struct WrittenDescriptors {
     above: Option<u64>,
+    settled: Option<u64>,
     keeper: Option<u64>,
     boundary: Option<u64>,
     spread: Option<u64>,
@@ -200,6 +202,7 @@ fn checks(written: Option<&WrittenChecks>) -> Result<Checks, Complaint> {
     let bounds = Descriptors::default();
     Ok(Checks {
         false_ready: optional(written.false_ready.as_ref())?.or(usual.false_ready),
+        told: optional(written.told.as_ref())?.or(usual.told),
         sessions: written.sessions.unwrap_or(usual.sessions),
         restarts: written.restarts.or(usual.restarts),
         backoff: optional(written.backoff.as_ref())?.or(usual.backoff),
@@ -209,6 +212,7 @@ fn checks(written: Option<&WrittenChecks>) -> Result<Checks, Complaint> {
                 .as_ref()
                 .map_or(bounds, |given| Descriptors {
                     above: given.above.unwrap_or(bounds.above),
+                    settled: given.settled,
                     keeper: given.keeper,
                     boundary: given.boundary,
                     spread: given.spread,

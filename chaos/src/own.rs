@@ -146,6 +146,24 @@ impl Own {
             .join("\n")
     }
 
+    /// Copies what gateway, keeper and boundary have logged; who reads of a fault wants to know what they said.
+    pub(crate) fn copy_logs(&self, id: &str, to: &Path) {
+        let of_it = self.state().join("sandboxes").join(id);
+        let files = [
+            "keeper.log",
+            "keeper.log.1",
+            "boundary.log",
+            "boundary.log.1",
+        ]
+        .map(|name| of_it.join(name));
+        let _without = fs::create_dir_all(to);
+        for file in files.iter().chain([&self.log()]) {
+            if let Some(name) = file.file_name() {
+                let _not_there = fs::copy(file, to.join(name));
+            }
+        }
+    }
+
     /// What is asked of our gateway: a sandbox that idles and knows one server.
     pub(crate) fn request(
         &self,

@@ -28,7 +28,7 @@ use crate::scenario::Scenario;
 use crate::schedule::{Planned, schedule};
 use crate::session::{Tried, failure, fresh_id};
 use crate::siege::assail;
-use crate::timeline::{Fact, Life, Phase, Stage, Timeline};
+use crate::timeline::{Fact, Life, Phase, Shown, Stage, Timeline};
 use crate::watch;
 
 /// What is to be done.
@@ -40,6 +40,8 @@ pub(crate) struct Order {
     pub(crate) whole_machine: bool,
     /// Our program for the inside.
     pub(crate) inside: PathBuf,
+    /// Where the logs of our own gateway and sandbox are copied before they are deleted.
+    pub(crate) logs: Option<PathBuf>,
 }
 
 /// Whom it is done to.
@@ -202,6 +204,9 @@ async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Re
             }
         }
         sleep(WRITTEN).await;
+        if let Some(to) = &order.logs {
+            own.copy_logs(&created.id, to);
+        }
         arrived += server.arrived() - before;
         allowed += audit.count();
         clean(&gate, journal, &mut ids, order.scenario.load.lives > 0).await;
@@ -324,11 +329,13 @@ async fn besiege(
     }
     sleep(CALM).await;
     probing.shutdown().await;
-    sleep(AGAIN).await;
+    // What the last probe had open is closed, and has been told.
+    sleep(CALM).await;
     journal.tell(Fact::Stage(Stage::Settled));
     looking.shutdown().await;
     journal.tell(Fact::Stage(Stage::Over));
-    journal.silence();
+    // What comes next is another sandbox.
+    journal.show(Shown::default());
 }
 
 /// Reaps for our gateway as an init would, as long as there is one.

@@ -48,7 +48,7 @@ pub struct Load {
 /// How Ready is tried: an exec that connects to an allowed server, started again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The time between two starts.
+    /// The time between two starts; zero for one after another.
     pub every: Duration,
     /// One that takes longer has failed.
     pub limit: Duration,
@@ -167,6 +167,8 @@ pub enum Kind {
 pub struct Checks {
     /// The longest time at which Ready was shown and was not true.
     pub false_ready: Option<Duration>,
+    /// How soon Ready must be gone after a death; what is stopped has four times as long.
+    pub told: Option<Duration>,
     /// Whether every session needs a status or a reason.
     pub sessions: bool,
     /// Nothing is given up, no process ends by itself, and at most so many restarts are counted.
@@ -190,6 +192,8 @@ pub struct Checks {
 pub struct Descriptors {
     /// How many more than before the siege may be open after it.
     pub above: u64,
+    /// How many each process may have open when all has settled.
+    pub settled: Option<u64>,
     /// The most that the keeper may ever have.
     pub keeper: Option<u64>,
     /// The most that the boundary may ever have.
@@ -223,6 +227,7 @@ impl Default for Checks {
     fn default() -> Self {
         Self {
             false_ready: Some(Duration::from_millis(500)),
+            told: Some(Duration::from_millis(500)),
             sessions: true,
             restarts: None,
             backoff: Some(Duration::from_millis(10)),
@@ -239,6 +244,7 @@ impl Default for Descriptors {
     fn default() -> Self {
         Self {
             above: 8,
+            settled: None,
             keeper: None,
             boundary: None,
             spread: None,

@@ -1,7 +1,7 @@
 //! Looks at the sandbox as a user does: by watching it, and by asking again and again whether anybody still answers.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_wire::v1;
@@ -14,20 +14,15 @@ use crate::timeline::{Descriptors, Fact, Phase, Row, Shown, Tree};
 
 /// Writes down what the sandbox says until it is dropped.
 pub(crate) async fn look(gate: Gate, sandbox: String, journal: Journal) {
-    // A phase of an earlier time than one that was seen is an answer that was overtaken.
-    let newest = AtomicI64::new(0);
-    let see = |status: &v1::Status| {
-        if status.since_ms >= newest.fetch_max(status.since_ms, Ordering::Relaxed) {
-            journal.show(shown(status));
-        }
-    };
-    let watched = watch(&gate, &sandbox, &see, &journal);
-    let asked = ask(&gate, &sandbox, &see, &journal);
+    // How often the watch has spoken: an answer that it overtook is old.
+    let spoken = AtomicU64::new(0);
+    let watched = watch(&gate, &sandbox, &spoken, &journal);
+    let asked = ask(&gate, &sandbox, &spoken, &journal);
     let told = trees(&gate, &sandbox, &journal);
     tokio::join!(watched, asked, told);
 }
 
-async fn watch(gate: &Gate, sandbox: &str, see: &impl Fn(&v1::Status), journal: &Journal) {
+async fn watch(gate: &Gate, sandbox: &str, spoken: &AtomicU64, journal: &Journal) {
     let gate = gate.apart();
     loop {
         let request = v1::SandboxRequest {
@@ -36,8 +31,10 @@ async fn watch(gate: &Gate, sandbox: &str, see: &impl Fn(&v1::Status), journal: 
         if let Ok(Ok(response)) = timeout(ANSWER, gate.client().watch(request)).await {
             let mut stream = response.into_inner();
             while let Some(Ok(status)) = stream.next().await {
-                see(&status);
+                spoken.fetch_add(1, Ordering::Relaxed);
+                journal.show(shown(&status));
             }
+            spoken.fetch_add(1, Ordering::Relaxed);
             journal.silence();
         }
         sleep(AGAIN).await;
@@ -45,13 +42,15 @@ async fn watch(gate: &Gate, sandbox: &str, see: &impl Fn(&v1::Status), journal: 
 }
 
 /// An answer that does not come is an answer: nothing is shown to whoever asks.
-async fn ask(gate: &Gate, sandbox: &str, see: &impl Fn(&v1::Status), journal: &Journal) {
+async fn ask(gate: &Gate, sandbox: &str, spoken: &AtomicU64, journal: &Journal) {
     let mut ticks = interval(EVERY);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        let before = spoken.load(Ordering::Relaxed);
         match gate.status(sandbox, ANSWER).await {
-            Ok(status) => see(&status),
+            Ok(status) if spoken.load(Ordering::Relaxed) == before => journal.show(shown(&status)),
+            Ok(_overtaken) => {}
             Err(Unanswered::Refused { .. } | Unanswered::Gone(_)) => journal.silence(),
         }
     }

@@ -21,7 +21,7 @@ pub(super) fn check(bounds: Bounds, timeline: &Timeline) -> Finding {
     let mut violations = Vec::new();
     let mut most: BTreeMap<&str, u64> = BTreeMap::new();
     for seen in &sandboxes {
-        violations.extend(settled(bounds.above, seen));
+        violations.extend(settled(bounds, seen));
         for (process, high) in &seen.highest {
             let most = most.entry(process).or_default();
             *most = (*most).max(*high);
@@ -42,7 +42,18 @@ pub(super) fn check(bounds: Bounds, timeline: &Timeline) -> Finding {
         .iter()
         .map(|(process, most)| format!("{process} {most}"))
         .collect();
-    let summary = format!("high-water marks: {}", most.join(", "));
+    let rest = sandboxes.last().and_then(|seen| seen.after).map(|shown| {
+        let open = shown
+            .descriptors
+            .iter()
+            .map(|(process, of)| format!("{process} {}", of.used));
+        open.collect::<Vec<_>>().join(", ")
+    });
+    let rest = rest.unwrap_or_else(|| "unknown".into());
+    let summary = format!(
+        "high-water marks: {}; open at rest: {rest}",
+        most.join(", ")
+    );
     Finding::of("descriptors settle", summary, violations)
 }
 
@@ -80,7 +91,8 @@ fn sandboxes(timeline: &Timeline) -> Vec<Seen<'_>> {
     sandboxes
 }
 
-fn settled(above: u64, seen: &Seen<'_>) -> Vec<String> {
+fn settled(bounds: Bounds, seen: &Seen<'_>) -> Vec<String> {
+    let above = bounds.above;
     let (Some(before), Some(after)) = (seen.before, seen.after) else {
         return vec!["the sandbox did not say how many descriptors it has, before or after".into()];
     };
@@ -92,6 +104,12 @@ fn settled(above: u64, seen: &Seen<'_>) -> Vec<String> {
             ));
             continue;
         };
+        if let Some(settled) = bounds.settled.filter(|settled| now.used > *settled) {
+            found.push(format!(
+                "the {process} has {} open at rest, {settled} at most",
+                now.used
+            ));
+        }
         if now.used > then.used + above {
             found.push(format!(
                 "the {process} had {} open before and {} after, {above} more at most",
@@ -172,6 +190,7 @@ mod tests {
     fn bounds() -> Bounds {
         Bounds {
             above: 4,
+            settled: Some(25),
             keeper: Some(40),
             boundary: None,
             spread: Some(2),
@@ -182,6 +201,12 @@ mod tests {
     fn use_that_returns_passes_and_use_that_stays_does_not() {
         assert!(check(bounds(), &timeline(one(0, 20, 35, 24))).passed);
         assert!(!check(bounds(), &timeline(one(0, 20, 35, 25))).passed);
+    }
+
+    #[test]
+    fn more_at_rest_than_may_be_does_not_pass() {
+        assert!(check(bounds(), &timeline(one(0, 24, 30, 25))).passed);
+        assert!(!check(bounds(), &timeline(one(0, 24, 30, 26))).passed);
     }
 
     #[test]
