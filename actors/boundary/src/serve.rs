@@ -229,7 +229,7 @@ async fn attend(arguments: LauncherArguments, mut begun: Begun) -> Result<(), Fa
     match read(&arguments.readers, id, readers).await {
         Ok(()) => begun.tell(Ok(id)),
         Err(fault) => {
-            begun.tell(Err(Unlaunched::Exhausted(fault.to_string())));
+            begun.tell(Err(Unlaunched::too_many(fault.to_string())));
             arguments.sessions.signal(id, libc::SIGKILL, true).await?;
         }
     }

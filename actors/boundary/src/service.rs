@@ -56,7 +56,6 @@ impl Boundary for Service {
         if asked.request.len() > LONGEST_ID {
             return Err(Status::invalid_argument("the request's id is too long"));
         }
-        let _promise = admission::session(&self.hold.ledger)?;
         let terms = sessions::Terms {
             terminal: asked.terminal,
             attended: asked.attended,
@@ -64,17 +63,15 @@ impl Boundary for Service {
             note: asked.note,
             fleeting: is_canary(&what),
         };
-        let launched = self.hold.sessions.launch(&asked.request, what, terms);
+        let admit = || admission::session(&self.hold.ledger);
+        let launched = self
+            .hold
+            .sessions
+            .launch(&asked.request, what, terms, admit);
         let outcome = match launched.await {
             Ok(id) => v1::launch_reply::Outcome::Session(id),
             Err(Unlaunched::Refused(refused)) => v1::launch_reply::Outcome::NotStarted(refused),
-            Err(Unlaunched::Exhausted(why)) => {
-                return Err(problem::plain(
-                    Code::ResourceExhausted,
-                    why,
-                    "TooManySessions",
-                ));
-            }
+            Err(Unlaunched::Full(why)) => return Err(why),
             Err(Unlaunched::BrokenOff) => {
                 return Err(Status::unavailable("the launch was broken off; ask again"));
             }

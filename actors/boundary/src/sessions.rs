@@ -29,11 +29,13 @@ use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::terminal::Size;
 use holdfast_kernel::{Error, Result};
+use holdfast_wire::problem;
 use holdfast_wire::v1::to_launcher::Kind as Ask;
 use holdfast_wire::v1::{self, ToLauncher};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::watch;
+use tonic::{Code, Status};
 
 pub(crate) use self::io::{Input, Reader};
 use self::requests::{Place, Requests};
@@ -62,10 +64,18 @@ pub(crate) type Outcome = std::result::Result<u64, Unlaunched>;
 pub(crate) enum Unlaunched {
     /// A step on the way to it failed.
     Refused(v1::NotStarted),
-    /// There are too many.
-    Exhausted(String),
+    /// There is no room for it now.
+    Full(Status),
     /// Whoever asked first was cut off before the launcher was.
     BrokenOff,
+}
+
+impl Unlaunched {
+    /// Too many run, and how many.
+    pub(crate) fn too_many(why: String) -> Self {
+        let reason = "TooManySessions";
+        Self::Full(problem::plain(Code::ResourceExhausted, why, reason))
+    }
 }
 
 /// A session that the launcher has been asked for.
@@ -118,17 +128,21 @@ impl Sessions {
         self.table.lock().find(id)
     }
 
-    /// Starts a program, or what stands in its place; a request that was made before is answered once more.
-    pub(crate) async fn launch(
+    /// Starts a program, or what stands in its place, if it is admitted; a request that was made before is answered once
+    /// more. One that there was no room for may be made again.
+    pub(crate) async fn launch<T>(
         &self,
         request: &str,
         what: v1::launch_request::What,
         terms: Terms,
+        admit: impl FnOnce() -> std::result::Result<T, Status>,
     ) -> Outcome {
         let place = self.requests.lock().enter(request, self.clock.now());
         let mut reply = match place {
             Place::Known(reply) => reply,
             Place::Fresh(tell, reply) => {
+                self.room()?;
+                let _admitted = admit().map_err(Unlaunched::Full)?;
                 self.begin(what, terms, tell).await;
                 reply
             }
@@ -139,6 +153,15 @@ impl Sessions {
             .unwrap_or(Err(Unlaunched::BrokenOff))
     }
 
+    fn room(&self) -> std::result::Result<(), Unlaunched> {
+        let busy = self.table.lock().running() + self.starting.lock().len();
+        if busy < MOST_SESSIONS {
+            return Ok(());
+        }
+        let why = format!("{busy} sessions run, and that is the most");
+        Err(Unlaunched::too_many(why))
+    }
+
     /// Asks the launcher for a session; whoever asks is told over `reply`.
     async fn begin(
         &self,
@@ -146,12 +169,6 @@ impl Sessions {
         terms: Terms,
         reply: watch::Sender<Option<Outcome>>,
     ) {
-        let busy = self.table.lock().running() + self.starting.lock().len();
-        if busy >= MOST_SESSIONS {
-            let why = format!("{busy} sessions run, and that is the most");
-            reply.send_replace(Some(Err(Unlaunched::Exhausted(why))));
-            return;
-        }
         let id = self.next.fetch_add(1, Ordering::Relaxed);
         if !terms.fleeting {
             self.total.fetch_add(1, Ordering::Relaxed);

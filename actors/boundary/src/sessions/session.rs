@@ -159,11 +159,15 @@ impl Session {
         }
     }
 
-    /// How many bytes of it are kept, and whether somebody reads them.
-    pub(super) fn kept(&self) -> (u64, bool) {
-        let output = self.output.lock();
-        let (from, to) = output.ring.kept();
-        (to - from, !output.readers.is_empty())
+    /// How many bytes of its output are kept.
+    pub(super) fn kept(&self) -> u64 {
+        let (from, to) = self.output.lock().ring.kept();
+        to - from
+    }
+
+    /// Whether a client is at its output.
+    pub(super) fn is_read(&self) -> bool {
+        !self.output.lock().readers.is_empty()
     }
 
     /// Forgets what it has said; who reads it later hears how much that was.

@@ -15,6 +15,7 @@ pub(super) struct Table {
     over: VecDeque<u64>,
     /// The same for canaries: a few, so that they push nobody's session out.
     canaries: VecDeque<u64>,
+    outputs: Outputs,
 }
 
 impl Table {
@@ -48,38 +49,65 @@ impl Table {
             return;
         }
         self.over.push_back(id);
-        while self.over.len() > MOST_OVER
+        if self.over.len() > MOST_OVER
             && let Some(oldest) = self.over.pop_front()
         {
             self.known.remove(&oldest);
+            self.outputs.forget(oldest);
         }
-        let over: Vec<_> = self
-            .over
-            .iter()
-            .filter_map(|id| self.known.get(id))
-            .collect();
-        let kept: Vec<_> = over.iter().map(|session| session.kept()).collect();
-        for place in victims(&kept, MOST_KEPT) {
-            over[place].drop_output();
+        let Some(session) = self.known.get(&id) else {
+            return;
+        };
+        self.outputs.add(id, session.kept());
+        let known = &self.known;
+        let is_read = |id: u64| known.get(&id).is_some_and(|session| session.is_read());
+        for victim in self.outputs.exceed(MOST_KEPT, is_read) {
+            if let Some(session) = known.get(&victim) {
+                session.drop_output();
+            }
         }
     }
 }
 
-/// Which of these outputs have to go, the first ones first, so that at most `most` bytes are kept. One that is being read
-/// stays: its reader holds a connection, and those are few.
-fn victims(kept: &[(u64, bool)], most: u64) -> Vec<usize> {
-    let mut sum: u64 = kept.iter().map(|(bytes, _)| bytes).sum();
-    let mut victims = Vec::new();
-    for (place, (bytes, read)) in kept.iter().enumerate() {
-        if sum <= most {
-            break;
-        }
-        if *bytes > 0 && !read {
-            sum -= bytes;
-            victims.push(place);
+/// Who has how much output, in the order of their ends; sessions without output cost nothing here.
+#[derive(Debug, Default)]
+struct Outputs {
+    kept: VecDeque<(u64, u64)>,
+    sum: u64,
+}
+
+impl Outputs {
+    fn add(&mut self, id: u64, bytes: u64) {
+        if bytes > 0 {
+            self.kept.push_back((id, bytes));
+            self.sum += bytes;
         }
     }
-    victims
+
+    /// `id` is known no more. It ended before all others.
+    fn forget(&mut self, id: u64) {
+        if let Some((_, bytes)) = self.kept.pop_front_if(|(first, _)| *first == id) {
+            self.sum -= bytes;
+        }
+    }
+
+    /// Takes out those that have to go, the first ones first, so that at most `most` bytes are kept. One that is being read
+    /// stays: its reader holds a connection, and those are few.
+    fn exceed(&mut self, most: u64, is_read: impl Fn(u64) -> bool) -> Vec<u64> {
+        let (mut victims, mut place) = (Vec::new(), 0);
+        while self.sum > most
+            && let Some((id, bytes)) = self.kept.get(place).copied()
+        {
+            if is_read(id) {
+                place += 1;
+                continue;
+            }
+            self.kept.remove(place);
+            self.sum -= bytes;
+            victims.push(id);
+        }
+        victims
+    }
 }
 
 /// How many sessions that are over are known.
@@ -89,7 +117,7 @@ const MOST_OVER: usize = 1024;
 const MOST_CANARIES: usize = 4;
 
 /// How much output is kept of all of them.
-const MOST_KEPT: u64 = 16 << 20;
+const MOST_KEPT: u64 = 8 << 20;
 
 #[cfg(test)]
 mod tests {
@@ -97,11 +125,31 @@ mod tests {
 
     #[test]
     fn the_oldest_output_makes_room_and_what_is_being_read_stays() {
-        let kept = [(5, false), (0, false), (4, true), (3, false), (2, false)];
+        let mut outputs = Outputs::default();
+        for (id, bytes) in [(1, 5), (2, 0), (3, 4), (4, 3), (5, 2)] {
+            outputs.add(id, bytes);
+        }
+        let is_read = |id: u64| id == 3;
 
-        assert_eq!(victims(&kept, 14), Vec::<usize>::new());
-        assert_eq!(victims(&kept, 13), [0]);
-        assert_eq!(victims(&kept, 8), [0, 3]);
-        assert_eq!(victims(&kept, 0), [0, 3, 4]);
+        assert_eq!(outputs.exceed(14, is_read), Vec::<u64>::new());
+        assert_eq!(outputs.exceed(13, is_read), [1]);
+        assert_eq!(outputs.exceed(6, is_read), [4]);
+        assert_eq!(outputs.exceed(0, is_read), [5]);
+        assert_eq!(outputs.exceed(0, |_| false), [3]);
+        assert_eq!(outputs.sum, 0);
+    }
+
+    #[test]
+    fn one_that_is_forgotten_takes_its_output_along() {
+        let mut outputs = Outputs::default();
+        for (id, bytes) in [(1, 5), (2, 0), (3, 4)] {
+            outputs.add(id, bytes);
+        }
+
+        for id in [1, 2] {
+            outputs.forget(id);
+        }
+
+        assert_eq!(outputs.sum, 4);
     }
 }
