@@ -4,6 +4,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
@@ -43,6 +44,7 @@ impl Lock {
             path: path.to_owned(),
             source,
         };
+        let mut tries = 0;
         loop {
             let mut file = open(path).map_err(unlockable)?;
             let mut held = match Flock::lock(
@@ -53,6 +55,12 @@ impl Lock {
                 Err((_, Errno::EWOULDBLOCK)) => {
                     let mut pid = String::new();
                     let _unreadable = file.read_to_string(&mut pid);
+                    // A keeper that was being started when its gateway was killed holds the lock until it executes.
+                    if tries < MOST_TRIES && !lives(pid.trim()) {
+                        tries += 1;
+                        std::thread::sleep(AGAIN);
+                        continue;
+                    }
                     return Err(Untaken::Held {
                         directory: path.parent().unwrap_or(path).to_owned(),
                         pid: pid.trim().to_owned(),
@@ -92,6 +100,19 @@ fn open(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .open(path)
 }
+
+/// Whether there is a process of this pid that still does something.
+fn lives(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat
+        .rsplit_once(") ")
+        .and_then(|(_, rest)| rest.chars().next());
+    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// How long the lock of a dead gateway may be held by what it was starting.
+const MOST_TRIES: u32 = 100;
+const AGAIN: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
 mod tests {
