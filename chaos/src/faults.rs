@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_wire::v1;
-use nix::sys::signal::Signal;
 use parking_lot::Mutex;
+use rustix::process::Signal;
 use tokio::task::JoinSet;
 
 use crate::gate::Unanswered;
@@ -63,14 +63,16 @@ impl World for Field {
             Fault::Kill(process) => self.kill(*process).await,
             Fault::Stop(process) => {
                 let victim = self.victim(*process).await?;
-                victim.signal(Signal::SIGSTOP)?;
+                victim.signal(Signal::STOP)?;
                 Ok(Hit::new(victim.name(), Repair::Continue(victim)))
             }
             Fault::Panic(actor) => self.blow(actor, v1::Blow::Panic, planned.pick).await,
             Fault::Hang(actor) => self.blow(actor, v1::Blow::Hang, planned.pick).await,
-            Fault::FdFlood(count) => self.load(load::fd_flood(self.ground.clone(), *count)),
-            Fault::ExecStorm(count) => self.load(load::storm(self.ground.clone(), *count)),
-            Fault::SlowReader(count) => self.load(load::slow_readers(self.ground.clone(), *count)),
+            Fault::FdFlood(count) => Ok(self.load(load::fd_flood(self.ground.clone(), *count))),
+            Fault::ExecStorm(count) => Ok(self.load(load::storm(self.ground.clone(), *count))),
+            Fault::SlowReader(count) => {
+                Ok(self.load(load::slow_readers(self.ground.clone(), *count)))
+            }
             Fault::DiskFull => match &self.disk {
                 Some(directory) => {
                     host::fill_disk(directory).map(|repair| Hit::new("the state directory", repair))
@@ -106,7 +108,7 @@ impl Field {
         }
         let victim = self.victim(process).await?;
         let name = victim.name();
-        victim.signal(Signal::SIGKILL)?;
+        victim.signal(Signal::KILL)?;
         let repair = match (process, &self.own) {
             (Process::Gateway, Some(own)) => Repair::Gateway(Arc::clone(own)),
             _ => Repair::Nothing,
@@ -167,11 +169,11 @@ impl Field {
             .ok_or_else(|| format!("no actor of the {process} runs"))
     }
 
-    fn load(&self, load: impl Future<Output = ()> + Send + 'static) -> Result<Hit<Repair>, String> {
+    fn load(&self, load: impl Future<Output = ()> + Send + 'static) -> Hit<Repair> {
         let mut loads = self.loads.lock();
         while loads.try_join_next().is_some() {}
         let handle = loads.spawn(load);
-        Ok(Hit::new("the sandbox", Repair::Load(handle)))
+        Hit::new("the sandbox", Repair::Load(handle))
     }
 
     fn wants_whole_machine(&self, why: &str) -> Result<(), String> {

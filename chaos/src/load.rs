@@ -150,7 +150,7 @@ pub(crate) async fn slow_readers(ground: Ground, count: u32) {
         let (program, gate) = (ground.program("pour", &[]), ground.gate.apart());
         running.spawn(async move { program.unread(&gate).await });
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Connections held from inside, until it is dropped.
@@ -167,7 +167,7 @@ async fn lives(ground: &Ground, at_once: u32, create: &v1::CreateRequest, seed: 
         running.spawn(live(ground, create, number, seed));
     }
     while running.join_next().await.is_some() {}
-    pending().await
+    pending::<()>().await;
 }
 
 async fn live(ground: Ground, create: v1::CreateRequest, number: u32, seed: Seed) {

@@ -177,9 +177,9 @@ impl Own {
             // The baseline: all of the root.
             Some(_) => String::new(),
             None => format!(
-                "filesystem_policy:\n  include_workdir: false\n  read_only: [/usr, /lib, /lib64, /bin, /sbin, /etc, {:?}]\n  read_write: [/tmp]\n\
+                "filesystem_policy:\n  include_workdir: false\n  read_only: [/usr, /lib, /lib64, /bin, /sbin, /etc, \"{}\"]\n  read_write: [/tmp]\n\
                  landlock: {{compatibility: best_effort}}\n",
-                inside.parent().unwrap_or(inside)
+                inside.parent().unwrap_or(inside).display()
             ),
         };
         let policy = format!(

@@ -123,6 +123,22 @@ pub(crate) async fn run(
     })
 }
 
+/// Our own gateway and server, while they are used.
+struct Grounds<'o> {
+    order: &'o Order,
+    own: Arc<Own>,
+    gate: Gate,
+    server: Server,
+    small_disk: bool,
+}
+
+/// What came to our server, and what the audit says was allowed to.
+#[derive(Clone, Copy, Default)]
+struct Egress {
+    arrived: u64,
+    allowed: u64,
+}
+
 async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Result<(), String> {
     let Target::Own {
         holdfast,
@@ -136,62 +152,94 @@ async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Re
         .lock()
         .take()
         .ok_or("the private directory is in use")?;
-    let rooms = home.path().join("roots");
+    let roots = home.path().join("roots");
     let birth = Birth {
         holdfast: holdfast.clone(),
         nofile: order.scenario.nofile,
     };
     let own = Arc::new(Own::start(birth, home)?);
     let _reaping = reaping(&own);
-    let server = Server::start().await?;
-    let gate = Gate::new(&own.socket());
-    own.serves(&gate).await?;
-
-    let roots: Vec<Option<u64>> = match order.scenario.roots.as_slice() {
-        [] => vec![None],
-        roots => roots.iter().copied().map(Some).collect(),
+    let grounds = Grounds {
+        order,
+        gate: Gate::new(&own.socket()),
+        own,
+        server: Server::start().await?,
+        small_disk: *small_disk,
     };
+    grounds.own.serves(&grounds.gate).await?;
+
     let mut ids = Vec::new();
-    let (mut arrived, mut allowed) = (0, 0);
-    for entries in roots {
+    let mut total = Egress::default();
+    let mut entries: Vec<Option<u64>> = order.scenario.roots.iter().copied().map(Some).collect();
+    if entries.is_empty() {
+        entries.push(None);
+    }
+    for entries in entries {
         let root = match entries {
-            Some(entries) => {
-                let at = rooms.join(entries.to_string());
-                Some(Root::make(&at, entries, &order.inside)?)
+            Some(count) => {
+                let at = roots.join(count.to_string());
+                Some(Root::make(&at, count, &order.inside)?)
             }
             None => None,
         };
-        let request = own.request(NAME, &order.inside, server.port(), root.as_ref());
-        let created = gate.create(request.clone()).await;
-        let created =
-            created.map_err(|why| format!("create a sandbox: {why}\n{}", own.last_words()))?;
-        ids.push(created.id.clone());
-        let inside = match &root {
+        let seen = grounds
+            .one(root.as_ref(), entries, plan, journal)
+            .await
+            .map_err(|why| format!("{why}\n{}", grounds.own.last_words()))?;
+        total.arrived += seen.arrived;
+        total.allowed += seen.allowed;
+        clean(
+            &grounds.gate,
+            journal,
+            &mut ids,
+            order.scenario.load.lives > 0,
+        )
+        .await;
+    }
+    // The sandboxes that came and went had records of their own, which went with them; they connected nowhere.
+    journal.tell(Fact::Counted {
+        arrived: total.arrived,
+        allowed: total.allowed,
+    });
+    for what in grounds.own.end(&ids).await {
+        journal.tell(Fact::Left(what));
+    }
+    Ok(())
+}
+
+impl Grounds<'_> {
+    /// Creates a sandbox and besieges it.
+    async fn one(
+        &self,
+        root: Option<&Root>,
+        entries: Option<u64>,
+        plan: &[Planned],
+        journal: &Journal,
+    ) -> Result<Egress, String> {
+        let (own, order, server) = (&self.own, self.order, &self.server);
+        let request = own.request(NAME, &order.inside, server.port(), root);
+        let created = self.gate.create(request.clone()).await;
+        let created = created.map_err(|why| format!("create a sandbox: {why}"))?;
+        let inside = match root {
             Some(_) => "/holdfast-chaos-inside".to_owned(),
             None => order.inside.display().to_string(),
         };
         let field = Field {
             ground: Ground {
-                gate: gate.clone(),
+                gate: self.gate.clone(),
                 journal: journal.clone(),
                 sandbox: NAME.to_owned(),
                 inside,
                 server: Some((SERVER.to_owned(), server.port())),
             },
-            own: Some(Arc::clone(&own)),
+            own: Some(Arc::clone(own)),
             whole_machine: order.whole_machine,
-            disk: small_disk.then(|| own.state()),
+            disk: self.small_disk.then(|| own.state()),
             loads: Mutex::default(),
         };
-        ready(&field.ground)
-            .await
-            .map_err(|why| format!("{why}\n{}", own.last_words()))?;
-        let records = own
-            .state()
-            .join("sandboxes")
-            .join(&created.id)
-            .join("audit.jsonl");
-        let mut audit = Audit::new(records, server.port());
+        ready(&field.ground).await?;
+        let of_it = own.state().join("sandboxes").join(&created.id);
+        let mut audit = Audit::new(of_it.join("audit.jsonl"), server.port());
         let before = server.arrived();
         let mut counting = interval(COUNT);
         let siege = besiege(order, &field, plan, request, entries);
@@ -207,16 +255,11 @@ async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Re
         if let Some(to) = &order.logs {
             own.copy_logs(&created.id, to);
         }
-        arrived += server.arrived() - before;
-        allowed += audit.count();
-        clean(&gate, journal, &mut ids, order.scenario.load.lives > 0).await;
+        Ok(Egress {
+            arrived: server.arrived() - before,
+            allowed: audit.count(),
+        })
     }
-    // The sandboxes that came and went had records of their own, which went with them; they connected nowhere.
-    journal.tell(Fact::Counted { arrived, allowed });
-    for what in own.end(&ids).await {
-        journal.tell(Fact::Left(what));
-    }
-    Ok(())
 }
 
 /// Looks what is there, then deletes all of it.

@@ -196,7 +196,7 @@ pub(crate) fn failure(tried: &Tried) -> Option<String> {
     }
 }
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(300);
 const LIMIT: Duration = Duration::from_mins(10);
 const MOST_SAID: usize = 2_000;

@@ -76,7 +76,7 @@ fn used(pid: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count() as u64)
 }
 
-/// When a process was started: field 22 of proc_pid_stat(5).
+/// When a process was started: field 22 of `proc_pid_stat(5)`.
 fn start_of(pid: u32) -> Option<u64> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit(") ").next()?.split(' ').nth(19)?.parse().ok()

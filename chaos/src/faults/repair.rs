@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-use rustix::process::Rlimit;
+use rustix::process::{Rlimit, Signal};
 use tokio::task::AbortHandle;
 
 use super::victim::Victim;
@@ -43,7 +42,7 @@ impl Repair {
         match self {
             Self::Limit { pid, start, before } => limit::restore(pid, start, before),
             Self::Continue(victim) => {
-                let _gone_meanwhile = victim.signal(Signal::SIGCONT);
+                let _gone_meanwhile = victim.signal(Signal::CONT);
             }
             Self::Nothing => {}
             Self::Gateway(own) => own.start_again(),

@@ -4,8 +4,7 @@ use std::fs;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-use nix::sys::signal::Signal;
-use rustix::process::{Pid, PidfdFlags, pidfd_open, pidfd_send_signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::gate::Gate;
 use crate::scenario::Process;
@@ -34,14 +33,9 @@ impl Victim {
     }
 
     pub(crate) fn signal(&self, signal: Signal) -> Result<(), String> {
-        let number = match signal {
-            Signal::SIGSTOP => rustix::process::Signal::STOP,
-            Signal::SIGCONT => rustix::process::Signal::CONT,
-            _ => rustix::process::Signal::KILL,
-        };
-        pidfd_send_signal(&self.held, number).map_err(|error| {
+        pidfd_send_signal(&self.held, signal).map_err(|error| {
             format!(
-                "send {signal} to the {} {}: {error}",
+                "send {signal:?} to the {} {}: {error}",
                 self.process, self.pid
             )
         })
@@ -144,13 +138,13 @@ mod tests {
         };
 
         assert!(children(std::process::id()).contains(&pid));
-        victim.signal(Signal::SIGSTOP).expect("stopped");
+        victim.signal(Signal::STOP).expect("stopped");
         while state() != Some('T') {}
-        victim.signal(Signal::SIGCONT).expect("continued");
+        victim.signal(Signal::CONT).expect("continued");
         while state() == Some('T') {}
-        victim.signal(Signal::SIGKILL).expect("killed");
+        victim.signal(Signal::KILL).expect("killed");
         child.wait().expect("reaped");
 
-        assert!(victim.signal(Signal::SIGCONT).is_err());
+        assert!(victim.signal(Signal::CONT).is_err());
     }
 }

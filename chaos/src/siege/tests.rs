@@ -20,7 +20,7 @@ impl World for Paper {
 
     async fn strike(&self, planned: &Planned) -> Result<Hit<usize>, String> {
         *self.struck.lock() += 1;
-        if planned.pick % 3 == 0 {
+        if planned.pick.is_multiple_of(3) {
             return Err("not here".into());
         }
         self.broken.lock().push(planned.number);
