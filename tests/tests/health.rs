@@ -209,9 +209,9 @@ fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {
             watch.ready(SECOND * 10).await;
 
             for (path, kind) in [
-                ("keeper/resolver", ConditionType::ResolverServing),
-                ("keeper/lane", ConditionType::BrokerServing),
-                ("keeper/capture", ConditionType::ProxyServing),
+                ("keeper/network/resolver", ConditionType::ResolverServing),
+                ("keeper/network/lane", ConditionType::BrokerServing),
+                ("keeper/network/capture", ConditionType::ProxyServing),
             ] {
                 let struck = now_ms();
                 strike(&mut client, path).await;

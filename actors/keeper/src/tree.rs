@@ -4,10 +4,11 @@
 //! keeper          RestForOne, 3 in 60s
 //!   link          Permanent
 //!   rulebook      Permanent
-//!   resolver      Permanent
-//!   egress        Dynamic, at most 4096, 3 in 60s
-//!   capture       Permanent
-//!   lane          Permanent
+//!   network       OneForOne, 5 in 60s
+//!     resolver    Permanent
+//!     egress      Dynamic, at most 4096, 3 in 60s
+//!     capture     Permanent
+//!     lane        Permanent
 //!   sessions      Dynamic, at most 4096, 3 in 60s
 //!   workload      Permanent
 //!   service       Permanent
@@ -18,8 +19,10 @@
 //! ```
 //!
 //! The order is the security argument: under `RestForOne` what stands later falls with what stands before it. Sessions
-//! stand behind all that a launch needs, and the service behind the sessions that it serves. What may fail without harm
-//! stands in `outside`, with a budget of its own: a flapping uplink must not cost anyone their session.
+//! stand behind all that a launch needs, and the service behind the sessions that it serves. The parts of `network` need
+//! nothing of each other and judge by what outlives them: one that falls comes back alone, and only if that does not help
+//! do the sessions' clients hear of it. What may fail without harm stands in `outside`, with a budget of its own: a flapping
+//! uplink must not cost anyone their session.
 
 use std::time::Duration;
 
@@ -33,14 +36,21 @@ pub(crate) fn lasting() -> Supervisor {
         .intensity(3, Duration::from_mins(1))
         .child(Child::permanent("link"))
         .child(Child::permanent("rulebook"))
-        .child(Child::permanent("resolver"))
-        .supervisor(Supervisor::dynamic("egress", MOST_LISTENERS))
-        .child(Child::permanent("capture"))
-        .child(Child::permanent("lane"))
+        .supervisor(network())
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
         .child(Child::permanent("workload"))
         .child(Child::permanent("service"))
         .supervisor(outside())
+}
+
+/// What answers for names and connections.
+pub(crate) fn network() -> Supervisor {
+    Supervisor::new("network", Strategy::OneForOne)
+        .intensity(5, Duration::from_mins(1))
+        .child(Child::permanent("resolver"))
+        .supervisor(Supervisor::dynamic("egress", MOST_LISTENERS))
+        .child(Child::permanent("capture"))
+        .child(Child::permanent("lane"))
 }
 
 /// What looks at the sandbox, or tells of it, and is not needed for its work.

@@ -186,7 +186,7 @@ impl Works {
         );
         let (udp, tcp) = arrivals.names;
         tree.bind::<Nameserver>(
-            "keeper/resolver",
+            "keeper/network/resolver",
             nameserver::Arguments {
                 resolver: Arc::clone(&names.resolver),
                 sockets: Arc::new(Mutex::new(Some(resolver::Sockets::new(udp, tcp)))),
@@ -194,7 +194,7 @@ impl Works {
             },
         );
         tree.bind::<LaneActor>(
-            "keeper/lane",
+            "keeper/network/lane",
             LaneArguments {
                 source: Arc::new(Kept(arrivals.lane)),
                 desk: Arc::clone(&desk),
@@ -202,9 +202,9 @@ impl Works {
             },
         );
         let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
-        let listeners = tree.dynamic("keeper/egress");
+        let listeners = tree.dynamic("keeper/network/egress");
         tree.bind::<Capture>(
-            "keeper/capture",
+            "keeper/network/capture",
             capture::Arguments {
                 dialler,
                 sockets: Arc::new(Mutex::new(

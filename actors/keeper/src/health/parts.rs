@@ -159,9 +159,12 @@ pub(super) fn needs(path: &str) -> Option<Kind> {
         ("keeper", "outside") => None,
         (_, "sessions") if child.is_some() => None,
         ("keeper", "link") | ("boundary", "service") => Some(Kind::BoundaryLinked),
-        ("keeper", "lane") | ("boundary", "broker") => Some(Kind::BrokerServing),
-        ("keeper", "resolver") => Some(Kind::ResolverServing),
-        ("keeper", "egress" | "capture") => Some(Kind::ProxyServing),
+        ("boundary", "broker") => Some(Kind::BrokerServing),
+        ("keeper", "network") => match child {
+            Some("resolver") => Some(Kind::ResolverServing),
+            Some("lane") => Some(Kind::BrokerServing),
+            Some(_) | None => Some(Kind::ProxyServing),
+        },
         ("keeper", "rulebook") => Some(Kind::PolicyCurrent),
         // Sessions, the launcher, and whatever else stands in the trees: a launch needs it.
         _ => Some(Kind::ExecAdmitting),
@@ -170,14 +173,16 @@ pub(super) fn needs(path: &str) -> Option<Kind> {
 
 /// Whether it is a child that is added and removed while its supervisor runs.
 fn is_added(path: &str) -> bool {
-    path.split('/').count() > 2
+    is_session(path) || path.starts_with(LISTENERS)
 }
 
 fn is_session(path: &str) -> bool {
-    path.starts_with("keeper/sessions/")
+    path.starts_with(SESSIONS)
 }
 
 const ROOT: &str = "keeper";
+const SESSIONS: &str = "keeper/sessions/";
+const LISTENERS: &str = "keeper/network/egress/";
 
 /// What a row of the boundary's tree says when the part serves.
 const SERVING: [&str; 2] = ["Running", "up"];

@@ -109,10 +109,10 @@ fn nothing_is_ready_before_a_canary_went_the_whole_way() {
 #[test]
 fn a_part_that_falls_takes_ready_away_at_once() {
     let parts = [
-        ("keeper/resolver", Kind::ResolverServing),
-        ("keeper/lane", Kind::BrokerServing),
-        ("keeper/egress/443", Kind::ProxyServing),
-        ("keeper/capture", Kind::ProxyServing),
+        ("keeper/network/resolver", Kind::ResolverServing),
+        ("keeper/network/lane", Kind::BrokerServing),
+        ("keeper/network/egress/443", Kind::ProxyServing),
+        ("keeper/network/capture", Kind::ProxyServing),
         ("keeper/link", Kind::BoundaryLinked),
         ("keeper/sessions", Kind::ExecAdmitting),
         ("keeper/rulebook", Kind::PolicyCurrent),
@@ -149,9 +149,9 @@ fn what_stands_outside_and_single_sessions_cost_nobody_ready() {
 #[test]
 fn a_part_that_is_back_is_believed_by_a_canary_that_began_after_it() {
     let mut health = ready();
-    health.step(fell("keeper/resolver", at(10)), at(10));
+    health.step(fell("keeper/network/resolver", at(10)), at(10));
 
-    let turn = health.step(change("keeper/resolver", What::Up, 1), at(50));
+    let turn = health.step(change("keeper/network/resolver", What::Up, 1), at(50));
     assert!(turn.canary);
     assert_eq!(stands(&health), (Phase::Degraded, "CanaryStale"));
     health.step(walked(45, 60, None), at(60));
@@ -316,8 +316,14 @@ fn the_boundarys_own_parts_count() {
 fn a_listener_that_was_taken_down_is_missed_by_nobody() {
     let mut health = ready();
 
-    health.step(change("keeper/egress/8080", What::Stopping, 0), at(10));
-    health.step(change("keeper/egress/8080", What::Stopped, 0), at(11));
+    health.step(
+        change("keeper/network/egress/8080", What::Stopping, 0),
+        at(10),
+    );
+    health.step(
+        change("keeper/network/egress/8080", What::Stopped, 0),
+        at(11),
+    );
     health.step(walked(12, 13, None), at(13));
 
     assert_eq!(stands(&health), (Phase::Ready, ""));
@@ -326,10 +332,10 @@ fn a_listener_that_was_taken_down_is_missed_by_nobody() {
 fn path() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec![
         "keeper/link",
-        "keeper/resolver",
-        "keeper/egress",
-        "keeper/egress/443",
-        "keeper/lane",
+        "keeper/network/resolver",
+        "keeper/network/egress",
+        "keeper/network/egress/443",
+        "keeper/network/lane",
         "keeper/sessions",
         "keeper/outside/uplink",
     ])

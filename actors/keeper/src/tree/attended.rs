@@ -1,30 +1,28 @@
 //! Who watches whom in the keeper of a sandbox in the foreground: it has no service, tells nobody and changes no policy.
 //!
 //! ```text
-//! keeper        RestForOne, 3 in 60s
-//!   link        Permanent
-//!   resolver    Permanent
-//!   egress      Dynamic, at most 4096, 3 in 60s
-//!   capture     Permanent
-//!   lane        Permanent
-//!   sessions    Dynamic, at most 4096, 3 in 60s
+//! keeper          RestForOne, 3 in 60s
+//!   link          Permanent
+//!   network       OneForOne, 5 in 60s
+//!     resolver    Permanent
+//!     egress      Dynamic, at most 4096, 3 in 60s
+//!     capture     Permanent
+//!     lane        Permanent
+//!   sessions      Dynamic, at most 4096, 3 in 60s
 //! ```
 
 use std::time::Duration;
 
 use holdfast_actor::{Child, Strategy, Supervisor};
 
-use super::{MOST_LISTENERS, MOST_SESSIONS};
+use super::{MOST_SESSIONS, network};
 
 /// The tree of a keeper that serves one caller.
 pub(crate) fn keeper() -> Supervisor {
     Supervisor::new("keeper", Strategy::RestForOne)
         .intensity(3, Duration::from_mins(1))
         .child(Child::permanent("link"))
-        .child(Child::permanent("resolver"))
-        .supervisor(Supervisor::dynamic("egress", MOST_LISTENERS))
-        .child(Child::permanent("capture"))
-        .child(Child::permanent("lane"))
+        .supervisor(network())
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
 }
 
