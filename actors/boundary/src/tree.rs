@@ -21,10 +21,15 @@ use holdfast_wire::v1;
 pub(crate) fn boundary() -> Supervisor {
     Supervisor::new("boundary", Strategy::RestForOne)
         .intensity(5, Duration::from_mins(1))
-        .child(Child::permanent("launcher"))
-        .child(Child::permanent("broker"))
+        .child(part("launcher"))
+        .child(part("broker"))
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
-        .child(Child::permanent("service"))
+        .child(part("service"))
+}
+
+/// One that comes back whenever it falls.
+fn part(id: &str) -> Child {
+    Child::permanent(id).ping(PING)
 }
 
 /// How the tree stands, for people. Sessions have a table of their own, and no rows here.
@@ -70,6 +75,9 @@ fn row(view: &View, clock: &Clock) -> v1::TreeRow {
 
 /// How many sessions run at a time; the next one is refused by name.
 pub(crate) const MOST_SESSIONS: usize = 4096;
+
+/// A part that hangs is found and told of within this time.
+const PING: Duration = Duration::from_millis(1800);
 
 #[cfg(test)]
 mod tests {

@@ -34,12 +34,12 @@ pub(crate) mod attended;
 pub(crate) fn lasting() -> Supervisor {
     Supervisor::new("keeper", Strategy::RestForOne)
         .intensity(3, Duration::from_mins(1))
-        .child(Child::permanent("link"))
-        .child(Child::permanent("rulebook"))
+        .child(part("link"))
+        .child(part("rulebook"))
         .supervisor(network())
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
-        .child(Child::permanent("workload"))
-        .child(Child::permanent("service"))
+        .child(part("workload"))
+        .child(part("service"))
         .supervisor(outside())
 }
 
@@ -47,19 +47,24 @@ pub(crate) fn lasting() -> Supervisor {
 pub(crate) fn network() -> Supervisor {
     Supervisor::new("network", Strategy::OneForOne)
         .intensity(5, Duration::from_mins(1))
-        .child(Child::permanent("resolver"))
+        .child(part("resolver"))
         .supervisor(Supervisor::dynamic("egress", MOST_LISTENERS))
-        .child(Child::permanent("capture"))
-        .child(Child::permanent("lane"))
+        .child(part("capture"))
+        .child(part("lane"))
 }
 
 /// What looks at the sandbox, or tells of it, and is not needed for its work.
 fn outside() -> Supervisor {
     Supervisor::new("outside", Strategy::OneForOne)
         .intensity(20, Duration::from_mins(1))
-        .child(Child::permanent("uplink"))
-        .child(Child::permanent("pressure"))
-        .child(Child::permanent("canary"))
+        .child(part("uplink"))
+        .child(part("pressure"))
+        .child(part("canary"))
+}
+
+/// One that comes back whenever it falls.
+pub(crate) fn part(id: &str) -> Child {
+    Child::permanent(id).ping(PING)
 }
 
 /// How many ports are listened on.
@@ -67,6 +72,9 @@ const MOST_LISTENERS: usize = 4096;
 
 /// How many sessions are attended at a time.
 pub(crate) const MOST_SESSIONS: usize = 4096;
+
+/// A part that hangs is found and told of within this time.
+const PING: Duration = Duration::from_millis(1800);
 
 #[cfg(test)]
 mod tests {

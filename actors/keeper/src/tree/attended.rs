@@ -13,15 +13,15 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Child, Strategy, Supervisor};
+use holdfast_actor::{Strategy, Supervisor};
 
-use super::{MOST_SESSIONS, network};
+use super::{MOST_SESSIONS, network, part};
 
 /// The tree of a keeper that serves one caller.
 pub(crate) fn keeper() -> Supervisor {
     Supervisor::new("keeper", Strategy::RestForOne)
         .intensity(3, Duration::from_mins(1))
-        .child(Child::permanent("link"))
+        .child(part("link"))
         .supervisor(network())
         .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
 }

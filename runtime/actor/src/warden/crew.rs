@@ -173,10 +173,15 @@ impl Crew {
     }
 
     /// Looks at everyone who is up: whoever was asked and has not answered for half its ping deadline is stuck.
+    ///
+    /// A look that comes much too late says that the whole process stood still, stopped or starved: then nobody had a chance to
+    /// answer, and everybody who was asked gets the time once more.
     pub(super) fn watch(&mut self, now: Moment) -> Vec<Event> {
-        if now < self.next_watch(self.watched) {
+        let due = self.next_watch(self.watched);
+        if now < due {
             return Vec::new();
         }
+        let stood_still = now - due > due - self.watched;
         self.watched = now;
         let mut stuck = Vec::new();
         for (&generation, member) in &mut self.members {
@@ -184,6 +189,9 @@ impl Crew {
             match member.phase {
                 Phase::Heard { beats } if beats == present => {
                     (member.hired.prod)(Prod::Ping);
+                    member.phase = Phase::Asked { beats, since: now };
+                }
+                Phase::Asked { beats, .. } if beats == present && stood_still => {
                     member.phase = Phase::Asked { beats, since: now };
                 }
                 Phase::Asked { beats, since } if beats == present => {

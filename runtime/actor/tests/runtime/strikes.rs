@@ -51,11 +51,12 @@ async fn nobody_is_struck_where_nobody_stands() {
 }
 
 fn fall_reason(what: &What) -> String {
-    match what {
-        What::Fell {
-            reason: Reason::Fault(fault),
-            ..
-        } => fault.to_string(),
-        other => panic!("fell by no fault: {other:?}"),
-    }
+    let What::Fell {
+        reason: Reason::Fault(fault),
+        ..
+    } = what
+    else {
+        panic!("fell by no fault: {what:?}");
+    };
+    fault.to_string()
 }

@@ -116,3 +116,23 @@ async fn one_that_holds_a_thread_for_good_ends_the_tree() {
     };
     assert_eq!(reason.root_cause().1, &Reason::Wedged);
 }
+
+/// A process that was stopped and goes on must not find stuck who was only busy when it was stopped.
+#[tokio::test]
+async fn nobody_is_stuck_because_the_whole_process_stood_still() {
+    let ping = Duration::from_millis(400);
+    let (stage, address) = Stage::one(child("a").ping(ping)).await;
+    let before = life(&address).await;
+    let gate = Arc::new(Notify::new());
+    address.send(Message::Hang(gate.clone())).expect("room");
+    // It is asked at the second look.
+    tokio::time::sleep(ping * 5 / 8).await;
+
+    // Nothing else runs on this thread: warden and actor stand still.
+    std::thread::sleep(ping * 2);
+    tokio::time::sleep(ping / 8).await;
+    gate.notify_one();
+
+    assert_eq!(life(&address).await, before);
+    assert_eq!(stage.count(|change| change.what == What::Stuck), 0);
+}
