@@ -109,6 +109,10 @@ pub(crate) async fn run(
             };
             ready(&field.ground).await?;
             besiege(order, &field, &plan, v1::CreateRequest::default(), None).await;
+            let leave = field.ground.program("leave", &[]);
+            if let Some(why) = failure(&leave.once(&field.ground.gate, &fresh_id()).await) {
+                journal.note(format!("our program stays in {sandbox}:/tmp: {why}"));
+            }
             false
         }
     };

@@ -33,8 +33,10 @@ fn act(arguments: &[&str]) -> io::Result<()> {
         ["hold", host, port, count] => hold(host, port, count),
         ["flood", host, port, apart] => flood(host, port, apart),
         ["pour"] => pour(),
+        // Where it was copied to, nothing of it stays.
+        ["leave"] => std::env::current_exe().and_then(std::fs::remove_file),
         _ => Err(io::Error::other(
-            "usage: nothing | connect HOST PORT | reach HOST PORT | hold HOST PORT COUNT | flood HOST PORT MILLIS | pour",
+            "usage: nothing | connect HOST PORT | reach HOST PORT | hold HOST PORT COUNT | flood HOST PORT MILLIS | pour | leave",
         )),
     }
 }
