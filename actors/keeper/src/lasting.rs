@@ -153,6 +153,8 @@ impl Lasting {
         let (desk, control, seed) = (Arc::clone(&works.desk), works.control.clone(), works.seed);
         works.bind(&mut tree)?;
         let root = begin(tree, seed, observer(&vitals, &sessions, &held.link)).await?;
+        vitals.note(Event::Fence(Ok(())));
+        vitals.note(Event::Linked);
         Ok(Self {
             root,
             sessions,
