@@ -47,6 +47,8 @@ impl World for Field {
     type Repair = Repair;
 
     async fn strike(&self, planned: &Planned) -> Result<Hit<Repair>, String> {
+        // A client that goes away leaves its session running, which is right, and not what is wanted here.
+        let limit = planned.until.saturating_sub(planned.at);
         match &planned.fault {
             Fault::Emfile { process, spare } => {
                 let victim = self.victim(*process).await?;
@@ -68,10 +70,12 @@ impl World for Field {
             }
             Fault::Panic(actor) => self.blow(actor, v1::Blow::Panic, planned.pick).await,
             Fault::Hang(actor) => self.blow(actor, v1::Blow::Hang, planned.pick).await,
-            Fault::FdFlood(count) => Ok(self.load(load::fd_flood(self.ground.clone(), *count))),
+            Fault::FdFlood(count) => {
+                Ok(self.load(load::fd_flood(self.ground.clone(), *count, limit)))
+            }
             Fault::ExecStorm(count) => Ok(self.load(load::storm(self.ground.clone(), *count))),
             Fault::SlowReader(count) => {
-                Ok(self.load(load::slow_readers(self.ground.clone(), *count)))
+                Ok(self.load(load::slow_readers(self.ground.clone(), *count, limit)))
             }
             Fault::DiskFull => match &self.disk {
                 Some(directory) => {

@@ -39,6 +39,7 @@ impl Ground {
         Program {
             sandbox: self.sandbox.clone(),
             arguments,
+            limit: LIMIT,
         }
     }
 
@@ -89,10 +90,10 @@ async fn one_probe(ground: Ground, limit: Duration) {
 /// All of the load until it is dropped.
 pub(crate) async fn bear(ground: Ground, load: Load, create: v1::CreateRequest, seed: Seed) {
     let execs = execs(&ground, load.execs);
-    let holds = hold(&ground, "hold", load.connections);
+    let holds = hold(&ground, "hold", load.connections, LIMIT);
     // So many a second, by one thread inside.
     let apart = 1_000_u32.checked_div(load.flood).unwrap_or(0);
-    let flood = hold(&ground, "flood", apart);
+    let flood = hold(&ground, "flood", apart, LIMIT);
     let lives = lives(&ground, load.lives, &create, seed);
     tokio::join!(execs, holds, flood, lives);
 }
@@ -115,12 +116,15 @@ async fn execs(ground: &Ground, per_second: u32) {
 }
 
 /// A program inside that holds or makes connections, started again whenever it ends.
-async fn hold(ground: &Ground, word: &str, count: u32) {
+async fn hold(ground: &Ground, word: &str, count: u32, limit: Duration) {
     if count == 0 || ground.server.is_none() {
         return pending().await;
     }
     loop {
-        let program = ground.program(word, &[&count.to_string()]);
+        let program = Program {
+            limit,
+            ..ground.program(word, &[&count.to_string()])
+        };
         let _ended = program.held(&ground.gate).await;
         sleep(AGAIN).await;
     }
@@ -144,18 +148,22 @@ pub(crate) async fn storm(ground: Ground, at_once: u32) {
 }
 
 /// Clients that do not read, each on a connection of its own.
-pub(crate) async fn slow_readers(ground: Ground, count: u32) {
+pub(crate) async fn slow_readers(ground: Ground, count: u32, limit: Duration) {
     let mut running = JoinSet::new();
     for _ in 0..count {
-        let (program, gate) = (ground.program("pour", &[]), ground.gate.apart());
+        let gate = ground.gate.apart();
+        let program = Program {
+            limit,
+            ..ground.program("pour", &[])
+        };
         running.spawn(async move { program.unread(&gate).await });
     }
     pending::<()>().await;
 }
 
 /// Connections held from inside, until it is dropped.
-pub(crate) async fn fd_flood(ground: Ground, count: u32) {
-    hold(&ground, "hold", count).await;
+pub(crate) async fn fd_flood(ground: Ground, count: u32, limit: Duration) {
+    hold(&ground, "hold", count, limit).await;
 }
 
 /// Sandboxes that come and go.
@@ -219,4 +227,6 @@ const WITH_SERVER: [&str; 3] = ["connect", "hold", "flood"];
 /// At a time: one that hangs keeps nobody from trying.
 const MOST_PROBES: usize = 64;
 const MOST_EXECS: usize = 256;
+/// Of a program that ends by itself, or is started again.
+const LIMIT: Duration = Duration::from_mins(10);
 const AGAIN: Duration = Duration::from_millis(500);

@@ -19,6 +19,8 @@ use crate::timeline::{Fact, Outcome, Session};
 pub(crate) struct Program {
     pub(crate) sandbox: String,
     pub(crate) arguments: Vec<String>,
+    /// It is killed then: nothing of ours is left in somebody's sandbox, whatever becomes of us.
+    pub(crate) limit: Duration,
 }
 
 /// How one try went.
@@ -108,8 +110,7 @@ impl Program {
                 .map(|argument| argument.clone().into_bytes())
                 .collect(),
             stdin,
-            // Nothing of ours is left in somebody's sandbox, whatever becomes of us.
-            timeout_ms: u64::try_from(LIMIT.as_millis()).unwrap_or(u64::MAX),
+            timeout_ms: u64::try_from(self.limit.as_millis()).unwrap_or(u64::MAX),
             ..v1::ExecStart::default()
         };
         v1::SessionInput {
@@ -198,5 +199,4 @@ pub(crate) fn failure(tried: &Tried) -> Option<String> {
 
 const PATIENCE: Duration = Duration::from_mins(1);
 const AGAIN: Duration = Duration::from_millis(300);
-const LIMIT: Duration = Duration::from_mins(10);
 const MOST_SAID: usize = 2_000;

@@ -15,8 +15,8 @@ pub(super) fn look(home: &Path, state: &Path, runtime: &Path, ids: &[String]) ->
     let mut left: Vec<String> = ours()
         .into_iter()
         .map(|pid| {
-            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-            format!("process {pid} ({})", name.trim())
+            let line = fs::read_to_string(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            format!("process {pid} ({})", line.replace('\0', " ").trim())
         })
         .collect();
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
