@@ -112,6 +112,26 @@ impl Gate {
         within(SOON, client.get_policy(request)).await
     }
 
+    pub(crate) async fn sessions(&self, sandbox: &str) -> Result<v1::SessionList, Unanswered> {
+        let mut client = self.client();
+        within(SOON, client.sessions(named(sandbox))).await
+    }
+
+    /// SIGKILL for a session.
+    pub(crate) async fn kill(
+        &self,
+        sandbox: &str,
+        session: u64,
+    ) -> Result<v1::Nothing, Unanswered> {
+        let mut client = self.client();
+        let request = v1::KillRequest {
+            sandbox: sandbox.to_owned(),
+            session,
+            signal: 9,
+        };
+        within(SOON, client.kill(request)).await
+    }
+
     pub(crate) async fn strike(
         &self,
         request: v1::StrikeRequest,

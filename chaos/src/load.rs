@@ -43,6 +43,25 @@ impl Ground {
         }
     }
 
+    /// Ends the programs of ours that would run on: a session outlives a client that goes away.
+    pub(crate) async fn sweep(&self) {
+        let Ok(list) = self.gate.sessions(&self.sandbox).await else {
+            return self
+                .journal
+                .note("nobody lists the sessions: programs of ours may run on");
+        };
+        let ours = list.sessions.into_iter().filter(|row| {
+            let is_ours = row
+                .arguments
+                .first()
+                .is_some_and(|first| *first == self.inside.as_bytes());
+            is_ours && row.ending.is_none()
+        });
+        for row in ours {
+            let _ended_meanwhile = self.gate.kill(&self.sandbox, row.session).await;
+        }
+    }
+
     /// The whole way of an agent, as far as this sandbox has one.
     fn way(&self) -> Program {
         let word = if self.server.is_some() {

@@ -366,6 +366,7 @@ async fn besiege(
         sleep((began + order.duration).saturating_sub(journal.now())).await;
     }
     loading.shutdown().await;
+    field.loads.lock().abort_all();
 
     journal.tell(Fact::Stage(Stage::Settling));
     sleep(order.scenario.settle).await;
@@ -376,6 +377,7 @@ async fn besiege(
     }
     sleep(CALM).await;
     probing.shutdown().await;
+    ground.sweep().await;
     // What the last probe had open is closed, and has been told.
     sleep(CALM).await;
     journal.tell(Fact::Stage(Stage::Settled));
