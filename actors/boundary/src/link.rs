@@ -68,7 +68,7 @@ impl Actor for Link {
         if let Some(lasts) = lasts {
             let clock = me.clock().clone();
             me.spawn(grace::watch(hold.heard.clone(), lasts.grace, clock));
-            me.spawn(log::bound(lasts.log.try_clone()?, lasts.older.try_clone()?));
+            me.spawn(log::bound(Arc::clone(&lasts)));
             let this = me.clone();
             let door = Ready::reading(Arc::clone(&lasts.door))?;
             me.spawn(async move {

@@ -5,16 +5,19 @@
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::Fault;
 
-/// Keeps `log` below [`MOST`]; `older` gets what was in it.
-pub(crate) async fn bound(log: File, older: File) -> Result<(), Fault> {
+use crate::Lasts;
+
+/// Keeps the log below [`MOST`]; the older one gets what was in it.
+pub(crate) async fn bound(lasts: Arc<Lasts>) -> Result<(), Fault> {
     let mut ticks = tokio::time::interval(TICK);
     loop {
         ticks.tick().await;
-        turn(&log, &older, MOST)?;
+        turn(&lasts.log, &lasts.older, MOST)?;
     }
 }
 

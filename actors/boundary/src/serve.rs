@@ -1,10 +1,11 @@
 //! The serving half of the boundary's life: its runtime and its actors.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_kernel::fork;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error};
@@ -42,9 +43,9 @@ pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
 }
 
 async fn serve(built: Built, keeper: Arc<Socket>) -> Result<(), Fault> {
-    let gone = Ready::reading(built.launcher.pidfd.try_clone().called("dup")?)?;
     let (proved, proof) = oneshot::channel();
-    let (root, hold, first) = start(built, &keeper, proved).await?;
+    let (root, hold, first, launcher) = start(built, &keeper, proved).await?;
+    let gone = Ready::reading(launcher.pidfd)?;
     root.up()
         .await
         .map_err(|end| Fault::failed(format!("start its actors: {end:?}")))?;
@@ -68,15 +69,13 @@ async fn serve(built: Built, keeper: Arc<Socket>) -> Result<(), Fault> {
     Ok(())
 }
 
-/// Starts the boundary's actors. Answers what lets the first keeper attach.
+/// Starts the boundary's actors. Answers what lets the first keeper attach, and the launcher's process.
 async fn start(
     built: Built,
     keeper: &Arc<Socket>,
     proved: oneshot::Sender<Vec<String>>,
-) -> Result<(Root, Arc<Hold>, impl FnOnce()), Fault> {
-    let channel = Arc::new(Ready::new(Arc::new(Socket::from(
-        built.channel.as_fd().try_clone_to_owned().called("dup")?,
-    )))?);
+) -> Result<(Root, Arc<Hold>, impl FnOnce(), fork::Child), Fault> {
+    let channel = Arc::new(Ready::new(Arc::new(built.channel))?);
     let mut tree = Tree::new(tree::boundary());
     let (lane, lanes) = watch::channel(None);
     let counts = Arc::new(Counts::default());
@@ -140,7 +139,7 @@ async fn start(
             guest.post((Kind::Standing(standing), Vec::new()));
         }
     };
-    Ok((root, hold, first))
+    Ok((root, hold, first, built.launcher))
 }
 
 /// Hears what the launcher tells.

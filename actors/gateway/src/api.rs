@@ -93,10 +93,8 @@ async fn serve(
         .map_err(|error| Fault::bug(format!("describe the services: {error}")))?;
     // Keepers are on this host, and known by their process: they come by the socket only.
     let uplink = tls.is_none().then(|| {
-        UplinkServer::new(uplink::Service {
-            directory: service.host.directory.clone(),
-        })
-        .max_decoding_message_size(holdfast_wire::MOST_BYTES)
+        UplinkServer::new(uplink::Service::new(service.host.directory.clone()))
+            .max_decoding_message_size(holdfast_wire::MOST_BYTES)
     });
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))

@@ -136,6 +136,8 @@ pub(crate) enum Event {
     NotSpawned(Why),
     /// The present keeper reported.
     Reported,
+    /// The present keeper's reports have ended.
+    Unlinked,
     KeeperFell(End),
     BoundaryFell,
     /// What is on disk could not be removed.
@@ -264,7 +266,7 @@ impl Life {
                 self.alive.boundary &= matches!(end, End::Crashed { boundary: true, .. });
             }
             Event::BoundaryFell => self.alive.boundary = false,
-            Event::Reported | Event::NotRemoved | Event::Woke => {}
+            Event::Reported | Event::Unlinked | Event::NotRemoved | Event::Woke => {}
         }
         match (&self.stage, event) {
             (_, Event::Woke) if self.deadline().is_none_or(|deadline| deadline > now) => Vec::new(),
@@ -306,6 +308,18 @@ impl Life {
                 self.stage = Stage::Up { until: now + LEASE };
                 Vec::new()
             }
+            // It may be about to fall, or only its uplink did: no lease holds without one.
+            Event::Unlinked => match self.stage {
+                Stage::Up { .. } => self.woke(now),
+                Stage::Pending { .. }
+                | Stage::Starting { .. }
+                | Stage::Silent { .. }
+                | Stage::KeeperDown { .. }
+                | Stage::Ending { .. }
+                | Stage::Stopped { .. }
+                | Stage::Failed { .. }
+                | Stage::Deleting { .. } => Vec::new(),
+            },
             // The keeper sees that, too, and leaves by itself.
             Event::BoundaryFell => self.over(lost(), now),
             Event::NotSpawned(why) if self.epoch == 1 => {

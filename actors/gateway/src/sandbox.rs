@@ -35,7 +35,9 @@ pub(crate) enum Message {
     /// Somebody wants something. The answer comes when it is so.
     Ask(Ask, Reply<Result<(), Refused>>),
     /// A keeper says how it stands. The answer is until when that holds.
-    Report(Box<v1::Report>, Option<u32>, Reply<Result<i64, Refused>>),
+    Report(Box<v1::Report>, Origin, Reply<Result<i64, Refused>>),
+    /// This stream of reports has ended.
+    Unlinked(u64),
     /// Want this policy from now on. The answer is its number, and whether a keeper is there to put it in force.
     Revise(Revision, Reply<Result<(u64, bool), Refused>>),
     /// A policy was not put in force: the one before is wanted again.
@@ -46,6 +48,15 @@ pub(crate) enum Message {
     BoundaryEnded(u32),
     /// Time has passed.
     Woke,
+}
+
+/// Where a report comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Origin {
+    /// The process at the other end, where the socket tells.
+    pub(crate) pid: Option<u32>,
+    /// Which stream of reports; numbered from 1.
+    pub(crate) stream: u64,
 }
 
 /// What it is born with.
@@ -66,6 +77,8 @@ pub(crate) struct State {
     life: Life,
     /// What this generation's keepers said last.
     last: Option<v1::Status>,
+    /// Which stream it came over.
+    stream: u64,
     keeper: Option<Watched>,
     boundary: Option<Watched>,
     /// What the life wants done.
@@ -111,7 +124,10 @@ impl Actor for Sandbox {
         let now = me.now();
         match message {
             Message::Ask(ask, reply) => state.asked(ask, reply, now),
-            Message::Report(report, pid, reply) => reply.send(state.reported(me, *report, pid)),
+            Message::Report(report, origin, reply) => {
+                reply.send(state.reported(me, *report, origin));
+            }
+            Message::Unlinked(stream) => state.unlinked(stream, now),
             Message::Revise(revision, reply) => return state.revise(revision, reply, now).await,
             Message::Revert(from, to) if state.row.policy == from => state.row.policy = to,
             Message::Revert(..) => {}
@@ -171,7 +187,7 @@ impl State {
         &mut self,
         me: &Me<Message>,
         report: v1::Report,
-        pid: Option<u32>,
+        Origin { pid, stream }: Origin,
     ) -> Result<i64, Refused> {
         let fenced = |why| Refused::Fenced {
             id: self.row.id.clone(),
@@ -197,9 +213,19 @@ impl State {
             self.watch_boundary(me);
         }
         self.last = Some(status);
+        self.stream = stream;
         self.step(Event::Reported, me.now());
         let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
         Ok(clock::wall_ms().saturating_add(lease))
+    }
+
+    /// The keeper may have another stream by now; and one that has said that the sandbox is over may go.
+    fn unlinked(&mut self, stream: u64, now: Moment) {
+        let phase = self.last.as_ref().map(v1::Status::phase);
+        let over = matches!(phase, Some(v1::Phase::Stopped | v1::Phase::Failed));
+        if self.stream == stream && !over {
+            self.step(Event::Unlinked, now);
+        }
     }
 
     fn keeper_ended(&mut self, pid: u32, ended: Option<Ended>, now: Moment) {

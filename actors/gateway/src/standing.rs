@@ -65,7 +65,8 @@ impl Known<'_> {
         let same = (before.phase, &before.reason) == (status.phase, &status.reason);
         if same && before.since_ms != 0 {
             status.since_ms = before.since_ms;
-        } else if status.since_ms == 0 || !matches!(life.stage, Stage::Up { .. }) {
+        } else if status.since_ms <= before.since_ms || !matches!(life.stage, Stage::Up { .. }) {
+            // Something else was shown after the keeper came to stand so.
             status.since_ms = self.wall_ms;
         }
         status

@@ -135,7 +135,7 @@ impl Works {
             arrivals,
             lasting: arguments.tenure.is_some(),
             tell,
-            process: (pid, Arc::new(pidfd)),
+            process: (pid, pidfd),
             vitals: None,
         })
     }

@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use clap::Args;
 use holdfast_gateway::{Gateway, News, Places, Settings, Tls, Unstarted, notify};
-use holdfast_kernel::descriptors;
+use holdfast_kernel::{descriptors, execute};
 use holdfast_observability as observability;
 use holdfast_observability::{Journal, Level};
 use tokio::signal::unix::{SignalKind, signal};
@@ -96,6 +96,10 @@ pub(crate) fn gateway(
     } else {
         arguments.log_level
     };
+    // It stays, and what its first caller had open must not stay with it.
+    execute::close_all_but(&[0, 1, 2]).map_err(|error| {
+        Failure::caused(Kind::Internal, "let go of inherited descriptors", &error)
+    })?;
     Journal::start(level, arguments.log_format);
     let settings = settings(arguments, config)?;
     descriptors::raise()

@@ -2,6 +2,7 @@
 //! sandbox that lasts.
 
 use std::path::Path;
+use std::sync::Arc;
 
 use holdfast_boundary::Boundary;
 use holdfast_boundary::fence::{self, Broken, Fence, Host, Unplanned};
@@ -68,7 +69,7 @@ pub(crate) fn approach(
     let approach = Approach {
         socket,
         pid: boundary.pid(),
-        pidfd,
+        pidfd: Arc::new(pidfd),
     };
     Ok((boundary, approach))
 }

@@ -29,8 +29,8 @@ use holdfast_boundary as boundary;
 use holdfast_keeper::link::{self, Approach};
 use holdfast_keeper::sentinel::PORT as SENTINEL;
 use holdfast_keeper::{Lasting, Over, Tenure, Unbuilt};
-use holdfast_kernel::descriptors;
 use holdfast_kernel::fork::signal_by;
+use holdfast_kernel::{descriptors, execute};
 use holdfast_observability::{Audit, Journal, Level, MOST_LOGGED, Rotating, older};
 use holdfast_wire::v1;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -79,6 +79,8 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn keep(directory: &Path) -> Result<u8, Failure> {
+    execute::close_all_but(&[0, 1, 2])
+        .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     let sandbox = Sandbox::read(directory)?;
     sandbox.write_pid().map_err(internal("write keeper.pid"))?;
     let first = sandbox.epoch == FIRST_EPOCH;
@@ -111,10 +113,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(internal("start the runtime"))?;
-    let process = approach
-        .pidfd
-        .try_clone()
-        .map_err(internal("watch the boundary"))?;
+    let process = Arc::clone(&approach.pidfd);
     let code = runtime.block_on(serve(&sandbox, approach, audit.clone()));
     audit.close(FLUSH);
     if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
@@ -275,6 +274,9 @@ fn tell(directory: &Path, name: &str, message: &impl Message) {
 fn internal(what: &'static str) -> impl Fn(io::Error) -> Failure {
     move |error| Failure::caused(Kind::Internal, what, &error)
 }
+
+/// What whoever started it had open is no business of a process that stays.
+const LET_GO: &str = "let go of inherited descriptors";
 
 /// The epoch of a generation's first keeper.
 const FIRST_EPOCH: u64 = 1;

@@ -1,6 +1,7 @@
 //! The service `Uplink`: keepers report, and hear until when that holds.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures_util::Stream;
@@ -10,12 +11,23 @@ use holdfast_wire::v1::uplink_server::Uplink;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::accept::Peer;
-use crate::directory::Directory;
+use crate::directory::{Directory, Entry};
 use crate::refused::Refused;
-use crate::sandbox::Message;
+use crate::sandbox::{Message, Origin};
 
 pub(super) struct Service {
     pub(super) directory: Directory,
+    /// How many streams there have been.
+    streams: AtomicU64,
+}
+
+impl Service {
+    pub(super) fn new(directory: Directory) -> Self {
+        Self {
+            directory,
+            streams: AtomicU64::new(1),
+        }
+    }
 }
 
 #[tonic::async_trait]
@@ -30,7 +42,11 @@ impl Uplink for Service {
         let keeper = Keeper {
             directory: self.directory.clone(),
             reports: request.into_inner(),
-            pid,
+            origin: Origin {
+                pid,
+                stream: self.streams.fetch_add(1, Ordering::Relaxed),
+            },
+            sandbox: None,
         };
         let renewals = unfold(Some(keeper), async |keeper| {
             let mut keeper = keeper?;
@@ -49,11 +65,23 @@ impl Uplink for Service {
 struct Keeper {
     directory: Directory,
     reports: Streaming<v1::Report>,
-    pid: Option<u32>,
+    origin: Origin,
+    /// Whose reports were accepted.
+    sandbox: Option<Entry>,
+}
+
+impl Drop for Keeper {
+    /// However the stream ended: nobody vouches for the last report any more.
+    fn drop(&mut self) {
+        if let Some(entry) = self.sandbox.take() {
+            // A sandbox with so much to do finds the lease lapsed.
+            let _ = entry.address.send(Message::Unlinked(self.origin.stream));
+        }
+    }
 }
 
 impl Keeper {
-    async fn renew(&self, report: v1::Report) -> Result<v1::Renewal, Refused> {
+    async fn renew(&mut self, report: v1::Report) -> Result<v1::Renewal, Refused> {
         let id = report.id.clone();
         let entry = self.directory.by_id(&id);
         let entry = entry.ok_or(Refused::Fenced {
@@ -61,9 +89,10 @@ impl Keeper {
             why: "there is no such sandbox here",
         })?;
         let report = Box::new(report);
-        let ask = |reply| Message::Report(report, self.pid, reply);
+        let ask = |reply| Message::Report(report, self.origin, reply);
         let answer = entry.address.ask(ask, PATIENCE).await;
-        let expires_ms = answer.map_err(|_| Refused::Busy(entry.name))??;
+        let expires_ms = answer.map_err(|_| Refused::Busy(entry.name.clone()))??;
+        self.sandbox = Some(entry);
         Ok(v1::Renewal { expires_ms })
     }
 }

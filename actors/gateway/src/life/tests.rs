@@ -82,6 +82,18 @@ fn a_silent_keeper_that_reports_again_is_not_killed() {
     assert!(matches!(life.stage, Stage::Up { .. }));
 }
 
+/// SV-01: reports that have ended are no lease.
+#[test]
+fn a_keeper_whose_reports_end_is_silent_at_once_and_up_with_the_next_one() {
+    let (mut life, now) = up(Restart::Never);
+
+    assert_eq!(life.step(Event::Unlinked, now), []);
+    assert!(matches!(life.stage, Stage::Silent { .. }));
+
+    life.step(Event::Reported, now + SECOND);
+    assert!(matches!(life.stage, Stage::Up { .. }));
+}
+
 #[test]
 fn a_dead_boundary_is_a_failure_at_once() {
     let (mut life, now) = up(Restart::Never);

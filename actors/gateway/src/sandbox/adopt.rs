@@ -25,6 +25,7 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
         ground,
         life,
         last: None,
+        stream: 0,
         keeper: None,
         boundary: None,
         commands: Vec::new(),
@@ -100,11 +101,14 @@ impl State {
         }
     }
 
-    /// The boundary that nobody has told of: the child of its keeper. One whose keeper died before its first report has no
-    /// workload yet, and ends by itself when no other keeper comes.
+    /// The boundary that nobody has told of: a fork of its keeper that goes by the same words. The keeper may be gone, and
+    /// the gateway that started it, too.
     pub(super) fn find_boundary(&self, keeper: Option<u32>) -> Option<Watched> {
-        let child = processes::children(keeper?).into_iter().next()?;
-        self.arguments.host.processes.of_pid(child)
+        let words = processes::keeper_words(&self.ground.0);
+        let fork = processes::called(&words)
+            .into_iter()
+            .find(|pid| Some(*pid) != keeper)?;
+        self.arguments.host.processes.of_pid(fork)
     }
 
     /// What has to be on disk of it now.

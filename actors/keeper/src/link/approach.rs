@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
+use std::sync::Arc;
 
 use holdfast_kernel::handoff::door::{knock, peer_pidfd};
 use holdfast_kernel::handoff::{Socket, peer};
@@ -18,7 +19,7 @@ pub struct Approach {
     /// The boundary's process, as this one numbers it.
     pub pid: u32,
     /// Readable when it has ended.
-    pub pidfd: OwnedFd,
+    pub pidfd: Arc<OwnedFd>,
 }
 
 /// Knocks at the door of a lasting boundary. Nothing is taken over before the keeper attaches.
@@ -39,6 +40,6 @@ fn approach(path: &Path) -> Result<Approach> {
     Ok(Approach {
         socket,
         pid: process.pid.unsigned_abs(),
-        pidfd,
+        pidfd: Arc::new(pidfd),
     })
 }

@@ -69,7 +69,7 @@ fn fork(directory: &Path, grace: Duration) -> Outcome<Approach> {
     Ok(Approach {
         socket,
         pid: boundary.pid(),
-        pidfd: boundary.pidfd()?,
+        pidfd: boundary.pidfd()?.into(),
     })
 }
 
