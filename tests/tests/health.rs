@@ -131,6 +131,86 @@ fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
     }
 }
 
+/// SV-01, BD-04: nothing can be started while process 1 stands still: Ready is gone within two seconds, the link is not.
+#[test]
+fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (status, _) = watch.ready(SECOND * 10).await;
+            let launcher = child_of(status.pids["boundary"]);
+
+            kill(launcher, Signal::SIGSTOP).expect("stopped");
+            let (lost, after) = watch
+                .until(SECOND * 2, |status| status.phase() != Phase::Ready)
+                .await;
+            assert_eq!(
+                (lost.phase(), lost.reason.as_str()),
+                (Phase::Degraded, "LauncherSilent")
+            );
+            assert!(lost.message.contains("kill -CONT"), "{}", lost.message);
+            let exec = condition(&lost, ConditionType::ExecAdmitting);
+            assert_eq!(exec.status(), v1::Truth::False);
+            tokio::time::sleep(SECOND * 2).await;
+            let still = Watch::new(&mut client).await.0.message().await;
+            let still = still.expect("a status").expect("no end");
+            assert_eq!(still.reason, "LauncherSilent");
+            let link = condition(&still, ConditionType::BoundaryLinked);
+            assert_eq!(link.status(), v1::Truth::True);
+            let stopped = now_ms();
+            kill(launcher, Signal::SIGCONT).expect("goes on");
+            let (back, healed) = watch.ready(SECOND * 5).await;
+
+            assert!(after < SECOND * 2, "{after:?}");
+            assert!(healed < SECOND * 2, "{healed:?}");
+            assert!(back.canary.expect("a canary").last_ok_ms >= stopped);
+            assert_eq!(back.restarts.values().sum::<u64>(), 0);
+            let (_, ending) = run(&mut client, shell("exit 3")).await.expect("ran");
+            assert_eq!(code(&ending), Some(3));
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// SV-01, PX-01: whoever is refused for want of descriptors finds that the status says so already.
+#[test]
+fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() {
+    for area in everyone() {
+        wait(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (status, _) = watch.ready(SECOND * 10).await;
+            let boundary = status.pids["boundary"].cast_signed();
+
+            limit(boundary, descriptors(boundary) + 5);
+            let refused = run(&mut client, shell("exit 5")).await;
+            let told = Watch::new(&mut client).await.0.message().await;
+
+            let refused = refused.expect_err("5 are too few");
+            let problem = holdfast_wire::problem::of(&refused).expect("a problem");
+            assert_eq!(problem.reason, "DescriptorPressure");
+            let told = told.expect("a status").expect("no end");
+            assert_eq!(
+                (told.phase(), told.reason.as_str()),
+                (Phase::Degraded, "DescriptorPressure")
+            );
+            let available = condition(&told, ConditionType::DescriptorsAvailable);
+            assert_eq!(available.status(), v1::Truth::False);
+            limit(boundary, 4096);
+            watch
+                .until(SECOND, |status| status.phase() != Phase::Ready)
+                .await;
+            let (back, after) = watch.ready(SECOND * 3).await;
+            assert!(after < SECOND * 2, "{after:?}");
+            assert_eq!(back.restarts.values().sum::<u64>(), 0);
+            sandbox.end(client).await;
+        });
+    }
+}
+
 /// PX-01, SV-03: a limit lowered from outside is named while it lasts, costs no restart, and is over with its cause.
 #[test]
 fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
@@ -312,6 +392,13 @@ fn limit(pid: i32, descriptors: usize) {
         ])
         .status();
     assert!(done.expect("prlimit").success());
+}
+
+/// The only child of a process.
+fn child_of(pid: u32) -> Pid {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let children = children.expect("the process is there");
+    Pid::from_raw(children.trim().parse().expect("one child"))
 }
 
 /// How many descriptors a process has open.

@@ -17,6 +17,7 @@ use crate::broker::{Counts, Lane};
 use crate::guest::Guest;
 use crate::holder::{Holder, Origin, Refusal, Seat};
 use crate::loss::Heard;
+use crate::pulse::Pulse;
 use crate::sessions::Sessions;
 use crate::stock::Stock;
 
@@ -34,6 +35,8 @@ pub(crate) struct Hold {
     pub(crate) readers: Dynamic,
     /// Sees the boundary's own tree.
     pub(crate) lookout: Lookout,
+    /// The launcher's signs of life.
+    pub(crate) pulse: Arc<Pulse>,
     /// Descriptors are promised before they are opened.
     pub(crate) ledger: Arc<Ledger>,
     /// Cancelled when the sandbox shall end.
@@ -88,6 +91,7 @@ impl Hold {
             clock: Clock::tokio(),
             readers,
             lookout,
+            pulse: Arc::default(),
             ledger: Arc::default(),
             end: CancellationToken::new(),
             stock,

@@ -346,6 +346,10 @@ impl Processes {
                 let _ = kill(Pid::from_raw(-1), signal);
                 true
             }
+            // One at a time is asked for, so there is room for the answer.
+            Ok(Some(Asked::Ping(_))) => {
+                tell(&launcher.boundary, Told::Pong(v1::Pong {}), &[]).is_ok()
+            }
             Ok(None) | Err(_) => true,
         }
     }

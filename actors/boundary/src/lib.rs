@@ -16,6 +16,7 @@ mod line;
 mod link;
 mod log;
 mod loss;
+mod pulse;
 mod serve;
 mod service;
 mod sessions;

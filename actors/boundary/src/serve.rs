@@ -21,6 +21,7 @@ use crate::hold::{Hold, Parts};
 use crate::holder::Origin;
 use crate::inside::{Built, hand};
 use crate::link::{self, Link};
+use crate::pulse::{self, Pulse};
 use crate::sessions::{Begun, Reader, Sessions, Unlaunched};
 use crate::tree;
 
@@ -97,6 +98,7 @@ async fn start(
         LauncherArguments {
             channel,
             sessions: Arc::clone(&hold.sessions),
+            pulse: Arc::clone(&hold.pulse),
             readers: hold.readers.clone(),
             proved: Arc::new(Mutex::new(Some(proved))),
             over: Arc::clone(&over),
@@ -149,6 +151,7 @@ struct Launcher;
 struct LauncherArguments {
     channel: Arc<Ready<Arc<Socket>>>,
     sessions: Arc<Sessions>,
+    pulse: Arc<Pulse>,
     readers: Dynamic,
     proved: Arc<Mutex<Option<oneshot::Sender<Vec<String>>>>>,
     over: Arc<AtomicBool>,
@@ -160,11 +163,24 @@ impl Actor for Launcher {
     type State = ();
 
     async fn start(me: &Me<()>, arguments: LauncherArguments) -> Result<(), Fault> {
-        let this = me.clone();
+        let (this, clock) = (me.clone(), me.clock().clone());
+        if arguments.over.load(Ordering::Relaxed) {
+            arguments.feel(me);
+        }
         me.spawn(async move {
             while let Some((told, descriptor)) = arguments.hear().await? {
-                if let Some(begun) = arguments.dispatch(told, descriptor) {
-                    this.spawn(attend(arguments.clone(), begun));
+                match told {
+                    Told::Pong(_) => arguments.pulse.heard(clock.now()),
+                    Told::Proof(proof) => {
+                        arguments.proven(proof);
+                        // It answers nothing while it proves.
+                        arguments.feel(&this);
+                    }
+                    told => {
+                        if let Some(begun) = arguments.dispatch(told, descriptor) {
+                            this.spawn(attend(arguments.clone(), begun));
+                        }
+                    }
                 }
             }
             // With process 1 every process of the sandbox is gone.
@@ -203,20 +219,33 @@ impl LauncherArguments {
         }
     }
 
+    /// The throwaway child has come back.
+    fn proven(&self, proof: v1::Proof) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(proved) = self.proved.lock().take() {
+            let _ = proved.send(proof.gaps);
+        }
+    }
+
+    /// Asks for signs of life from now on.
+    fn feel(&self, me: &Me<()>) {
+        let (pulse, sessions) = (Arc::clone(&self.pulse), Arc::clone(&self.sessions));
+        let clock = me.clock().clone();
+        me.spawn(async move {
+            // One that cannot be asked is gone, and whoever hears it hears that.
+            let _ = pulse::feel(&pulse, &sessions, &clock).await;
+            Ok(())
+        });
+    }
+
     /// Answers a session that has begun.
     fn dispatch(&self, told: Told, descriptor: Option<OwnedFd>) -> Option<Begun> {
         match told {
-            Told::Proof(proof) => {
-                self.over.store(true, Ordering::Relaxed);
-                if let Some(proved) = self.proved.lock().take() {
-                    let _ = proved.send(proof.gaps);
-                }
-            }
             Told::Started(started) => return self.sessions.started(started.session, descriptor),
             Told::NotStarted(refused) => self.sessions.refused(refused),
             Told::Ended(ended) => self.sessions.ended(ended.session, ended.exit),
-            // The building is over when there is an actor to hear of it.
-            Told::Built(_) | Told::BuildFailed(_) => {}
+            // The building is over when there is an actor to hear of it; the rest is heard elsewhere.
+            Told::Built(_) | Told::BuildFailed(_) | Told::Proof(_) | Told::Pong(_) => {}
         }
         None
     }

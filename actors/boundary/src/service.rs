@@ -196,10 +196,12 @@ impl Boundary for Service {
             denied: self.hold.counts.denied.load(Relaxed),
             faults: self.hold.counts.faults.load(Relaxed),
         };
+        let silent = self.hold.pulse.silence(self.hold.clock.now()).as_millis();
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
             descriptors: self.hold.descriptors(),
             tree: Some(tree::told(&views, &self.hold.clock)),
+            launcher_silent_ms: u64::try_from(silent).unwrap_or(u64::MAX),
         }))
     }
 }

@@ -229,6 +229,11 @@ impl Sessions {
         self.ask(Ask::Clear(v1::Clear {}), &[]).await
     }
 
+    /// Asks the launcher for a sign of life.
+    pub(crate) async fn ping(&self) -> Result<()> {
+        self.ask(Ask::Ping(v1::Ping {}), &[]).await
+    }
+
     /// Stops every process of the sandbox, or lets them go on.
     pub(crate) async fn hold(&self, stopped: bool) -> Result<()> {
         self.ask(Ask::Hold(v1::Hold { stopped }), &[]).await

@@ -40,16 +40,16 @@ pub enum Event {
     Fence(Result<(), String>),
     /// The boundary is attached.
     Linked,
-    /// The boundary gave a sign of life.
-    Beat(Box<v1::BeatReply>),
+    /// The boundary gave the sign of life that it was asked for at this moment.
+    Beat(Moment, Box<v1::BeatReply>),
     /// The boundary cannot be spoken with, and why.
     Unlinked(Unlinked, String),
     /// A canary has come home, or has not.
     Walked(Walked),
     /// A session could not be started.
-    Refused,
-    /// The keeper's descriptors were counted.
-    Descriptors(Sample),
+    Refused(Want),
+    /// The keeper's descriptors were counted, not before this moment.
+    Descriptors(Moment, Sample),
     /// How the listeners stand.
     Listening(Listening),
     /// Which policy is wanted and which is in force.
@@ -72,6 +72,43 @@ pub enum Event {
     },
     /// Time has passed.
     Passed,
+}
+
+/// What a session was refused for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Want {
+    /// A process had no descriptors for it.
+    Descriptors {
+        /// In which process.
+        process: Process,
+        /// The refusal, as its asker is told it.
+        message: String,
+    },
+    /// Something else was short.
+    Other {
+        /// What, in one word of the contract.
+        reason: &'static str,
+        /// The refusal, as its asker is told it.
+        message: String,
+    },
+    /// Nothing was short: something did not work.
+    Nothing,
+}
+
+/// A process whose descriptors are counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Process {
+    /// This one.
+    Keeper,
+    /// The other half.
+    Boundary,
+}
+
+/// A session was refused for want of descriptors, and no count has said since that there is room.
+#[derive(Clone, Debug)]
+struct Short {
+    since: Moment,
+    message: String,
 }
 
 /// Why the boundary cannot be spoken with.
@@ -144,6 +181,8 @@ pub struct Health {
     whole: Option<Moment>,
     keeper: Option<(Sample, Moment)>,
     boundary: Option<(Sample, Moment)>,
+    /// By [`Process`].
+    short: [Option<Short>; 2],
     listening: Listening,
     policy: Option<(u64, u64, String)>,
     over: Option<(Phase, &'static str, String)>,
@@ -165,7 +204,8 @@ enum Link {
 struct Proof {
     began: Moment,
     ended: Moment,
-    failed: Option<String>,
+    /// With which reason, and why.
+    failed: Option<(&'static str, String)>,
 }
 
 impl Health {
@@ -182,6 +222,7 @@ impl Health {
             whole: None,
             keeper: None,
             boundary: None,
+            short: [None, None],
             listening: Listening::default(),
             policy: None,
             over: None,
@@ -232,15 +273,16 @@ impl Health {
         all.filter(|end| *end >= self.now).min()
     }
 
-    /// Whether a canary could prove anything: not while the boundary is away or descriptors are short.
+    /// Whether a canary could prove anything: not while boundary or launcher are away or descriptors are short.
     pub fn admits_canary(&self) -> bool {
         let linked = matches!(self.link, Link::Up { heard } if self.now.since(heard) <= BEAT_AGE);
-        self.over.is_none() && linked && !self.is_pressed()
+        self.over.is_none() && linked && !self.is_pressed() && !self.is_launcher_silent()
     }
 
     fn is_pressed(&self) -> bool {
         let samples = [self.keeper, self.boundary];
         samples.iter().flatten().any(|(sample, _)| sample.pressed)
+            || self.short.iter().any(Option::is_some)
     }
 
     /// Notes what happened; true if a canary should go for that.
@@ -249,11 +291,14 @@ impl Health {
             Event::Changed(change) => return self.hear_change(&change, now),
             Event::Fence(proved) => self.fence = Some(proved),
             Event::Linked => self.link = Link::Up { heard: now },
-            Event::Beat(beat) => return self.hear_beat(&beat, now),
+            Event::Beat(asked, beat) => return self.hear_beat(&beat, asked, now),
             Event::Unlinked(how, why) => self.link = Link::Down(how, why),
             Event::Walked(walked) => self.hear_canary(walked),
-            Event::Refused => return true,
-            Event::Descriptors(sample) => self.keeper = Some((sample, now)),
+            Event::Refused(want) => return self.hear_refusal(want, now),
+            Event::Descriptors(counted, sample) => {
+                self.keeper = Some((sample, now));
+                self.relieve(Process::Keeper, sample, counted);
+            }
             Event::Listening(listening) => self.listening = listening,
             Event::Policy {
                 desired,
@@ -284,7 +329,7 @@ impl Health {
             self.proofs[kind as usize] = Some(Proof {
                 began,
                 ended,
-                failed: failed.map(|(_, why)| why.clone()),
+                failed: failed.map(|(_, why)| ("CanaryFailed", why.clone())),
             });
             if over {
                 return;

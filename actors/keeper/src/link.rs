@@ -144,8 +144,17 @@ pub struct State {
     pub standing: Standing,
     /// How often the control connection was dialled anew.
     pub reconnects: u64,
-    /// The last answer, and when it came.
-    pub beat: Option<(Moment, v1::BeatReply)>,
+    /// The last answer, and when it was asked for and came.
+    pub beat: Option<(Asked, v1::BeatReply)>,
+}
+
+/// When something was asked for, and when the answer came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// What happened before is in the answer.
+    pub at: Moment,
+    /// What happened afterwards is not.
+    pub heard: Moment,
 }
 
 /// Whether the boundary answers.
@@ -185,8 +194,14 @@ impl State {
     }
 
     /// An answer has come.
-    fn heard(&mut self, reply: v1::BeatReply, now: Moment) {
-        self.beat = Some((now, reply));
+    fn heard(&mut self, reply: v1::BeatReply, asked: Moment, now: Moment) {
+        self.beat = Some((
+            Asked {
+                at: asked,
+                heard: now,
+            },
+            reply,
+        ));
         if !matches!(self.standing, Standing::Linked { .. }) {
             tracing::info!("the boundary answers again");
             self.standing = Standing::Linked { since: now };
@@ -274,11 +289,15 @@ async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
+        let asked = clock.now();
         let answered = ask(&mut control, lasting, &state, clock).await;
         match answered {
             Some(Ok(reply)) => {
                 let reply = reply.into_inner();
-                state.send_modify(|state| state.heard(reply, clock.now()));
+                if Duration::from_millis(reply.launcher_silent_ms) > SUSPECT {
+                    ticks.reset_after(CLOSER);
+                }
+                state.send_modify(|state| state.heard(reply, asked, clock.now()));
             }
             Some(Err(status)) if status.code() == Code::Aborted => {
                 return Ok(status.message().to_owned());
@@ -329,6 +348,12 @@ const WINDOW: u32 = 1 << 20;
 /// How often the boundary is asked for a sign of life.
 pub const BEAT: Duration = Duration::from_millis(700);
 
+/// A launcher that is silent for longer is looked at more often: it answers twice a second.
+const SUSPECT: Duration = Duration::from_millis(650);
+
+/// How often.
+const CLOSER: Duration = Duration::from_millis(200);
+
 /// An answer that takes longer means that the link is lost.
 pub const PATIENCE: Duration = Duration::from_millis(1200);
 
@@ -359,9 +384,9 @@ mod tests {
         };
         assert_eq!(state.standing, lost);
         let again = start + Duration::from_mins(2);
-        state.heard(v1::BeatReply::default(), again);
-        state.heard(v1::BeatReply::default(), again + BEAT);
+        state.heard(v1::BeatReply::default(), again, again);
+        state.heard(v1::BeatReply::default(), again, again + BEAT);
         assert_eq!(state.standing, Standing::Linked { since: again });
-        assert_eq!(state.beat.map(|(at, _)| at), Some(again + BEAT));
+        assert_eq!(state.beat.map(|(asked, _)| asked.heard), Some(again + BEAT));
     }
 }

@@ -80,6 +80,7 @@ impl Actor for Pressure {
 
 impl Arguments {
     fn count(&self, strain: &mut Strain) -> Result<(), Fault> {
+        let at = self.vitals.now();
         let counted = self.ledger.observe()?;
         let free = counted.limit.saturating_sub(counted.used);
         let next = strain.step(free);
@@ -97,11 +98,12 @@ impl Arguments {
             shed: self.ledger.refused(),
             waiting: self.desk.counters.waiting.load(Ordering::Relaxed) as u64,
         });
-        self.vitals.note(Event::Descriptors(Sample {
+        let sample = Sample {
             limit: counted.limit,
             used: counted.used,
             pressed: *strain == Strain::Pressed,
-        }));
+        };
+        self.vitals.note(Event::Descriptors(at, sample));
         Ok(())
     }
 }

@@ -116,6 +116,11 @@ impl Vitals {
         self.0.state.lock().health.report().phase == Phase::Ready
     }
 
+    /// The present moment, by the clock that dates what is noted.
+    pub(crate) fn now(&self) -> Moment {
+        self.0.clock.now()
+    }
+
     /// The descriptors of this process, as they were counted last.
     pub(crate) fn keep_descriptors(&self, counted: v1::Descriptors) {
         self.0.state.lock().keeper = Some(counted);
@@ -174,7 +179,7 @@ impl Vitals {
             let connected = matches!(standing, Standing::Linked { .. });
             self.note(match standing {
                 Standing::Linked { .. } => match beat {
-                    Some((_, beat)) => Event::Beat(Box::new(beat)),
+                    Some((asked, beat)) => Event::Beat(asked.at, Box::new(beat)),
                     None => Event::Linked,
                 },
                 Standing::Lost { why, .. } => {
@@ -246,7 +251,7 @@ impl State {
     /// Keeps what an event brings besides health.
     fn keep(&mut self, event: &Event, anchor: Anchor) {
         match event {
-            Event::Beat(beat) => {
+            Event::Beat(_, beat) => {
                 let v1::BrokerCounts {
                     notifications,
                     denied,
@@ -271,8 +276,8 @@ impl State {
             | Event::Fence(_)
             | Event::Linked
             | Event::Unlinked(..)
-            | Event::Refused
-            | Event::Descriptors(_)
+            | Event::Refused(_)
+            | Event::Descriptors(..)
             | Event::Listening(_)
             | Event::Policy { .. }
             | Event::Over { .. }
@@ -364,7 +369,7 @@ mod tests {
         for event in [
             Event::Fence(Ok(())),
             Event::Linked,
-            Event::Descriptors(Sample::default()),
+            Event::Descriptors(Clock::tokio().now(), Sample::default()),
             Event::Policy {
                 desired,
                 enforced,

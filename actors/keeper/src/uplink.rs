@@ -43,8 +43,11 @@ pub(crate) struct Arguments {
 /// What was reported last, for the one who leaves.
 pub(crate) struct State {
     status: watch::Receiver<v1::Status>,
-    reported: watch::Receiver<i32>,
+    reported: watch::Receiver<Told>,
 }
+
+/// Of a status that was heard: its phase, its reason.
+type Told = (i32, String);
 
 /// Why a lease is over.
 #[derive(Debug, thiserror::Error)]
@@ -65,7 +68,7 @@ impl Actor for Uplink {
     type State = State;
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<State, Fault> {
-        let (report, reported) = watch::channel(v1::Phase::Unspecified.into());
+        let (report, reported) = watch::channel(Told::default());
         let state = State {
             status: arguments.status.clone(),
             reported,
@@ -99,19 +102,29 @@ impl Actor for Uplink {
         match never {}
     }
 
-    /// The last word of a sandbox that is over should be heard, if anybody listens.
+    /// What has changed should be heard before it leaves, if anybody listens: that the sandbox is over, or which part fell and
+    /// takes this one with it. Others may take half a second to stop, and the gateway would show Ready meanwhile.
     async fn stop(_: &Me<Self::Message>, mut state: State) {
-        let phase = state.status.borrow().phase();
-        if matches!(phase, v1::Phase::Stopped | v1::Phase::Failed) {
-            let heard = state.reported.wait_for(|told| *told == i32::from(phase));
-            let _nobody_listens = timeout(LAST_WORD, heard).await;
-        }
+        let (phase, last) = {
+            let status = state.status.borrow();
+            (status.phase(), told(&status))
+        };
+        let patience = match phase {
+            v1::Phase::Stopped | v1::Phase::Failed => LAST_WORD,
+            v1::Phase::Unspecified
+            | v1::Phase::Pending
+            | v1::Phase::Ready
+            | v1::Phase::Degraded
+            | v1::Phase::Deleting => PASSING_WORD,
+        };
+        let heard = state.reported.wait_for(|told| *told == last);
+        let _nobody_listens = timeout(patience, heard).await;
     }
 }
 
 impl Arguments {
     /// Holds one lease until it is over.
-    async fn hold(mut self, told: &watch::Sender<i32>) -> Lapsed {
+    async fn hold(mut self, told: &watch::Sender<Told>) -> Lapsed {
         match self.lease(told).await {
             Ok(never) => match never {},
             Err(lapsed) => lapsed,
@@ -120,7 +133,7 @@ impl Arguments {
 
     async fn lease(
         &mut self,
-        told: &watch::Sender<i32>,
+        heard: &watch::Sender<Told>,
     ) -> Result<std::convert::Infallible, Lapsed> {
         let channel = timeout(PATIENCE, dial(&self.gateway))
             .await
@@ -129,7 +142,7 @@ impl Arguments {
         let (say, reports) = mpsc::channel(1);
         // The first report goes with the question: a gateway that waits for it must not wait for ever.
         let first = self.report();
-        let mut phase = phase_of(&first);
+        let mut last = told_by(&first);
         let _there_is_room = say.try_send(first);
         let mut client = UplinkClient::new(channel);
         let lease = timeout(PATIENCE, client.lease(ReceiverStream::new(reports)));
@@ -149,7 +162,7 @@ impl Arguments {
                     Ok(Ok(Some(_))) => {
                         unheard = unheard.saturating_sub(1);
                         if unheard == 0 {
-                            told.send_replace(phase);
+                            heard.send_replace(last.clone());
                         }
                         continue;
                     }
@@ -161,7 +174,7 @@ impl Arguments {
                 Ok(()) = self.status.changed() => {}
             }
             let report = self.report();
-            phase = phase_of(&report);
+            last = told_by(&report);
             unheard = unheard.saturating_add(1);
             say.send_timeout(report, PATIENCE)
                 .await
@@ -179,8 +192,12 @@ impl Arguments {
     }
 }
 
-fn phase_of(report: &v1::Report) -> i32 {
-    report.status.as_ref().map_or(0, |status| status.phase)
+fn told_by(report: &v1::Report) -> Told {
+    report.status.as_ref().map(told).unwrap_or_default()
+}
+
+fn told(status: &v1::Status) -> Told {
+    (status.phase, status.reason.clone())
 }
 
 /// Connects to a gRPC service on a Unix socket.
@@ -212,6 +229,9 @@ const STEADY: Duration = Duration::from_secs(10);
 
 /// How long the last report may take.
 const LAST_WORD: Duration = Duration::from_millis(300);
+
+/// How long a report may take while the sandbox goes on: what stopped it waits to be started again.
+const PASSING_WORD: Duration = Duration::from_millis(50);
 
 #[cfg(test)]
 mod tests;

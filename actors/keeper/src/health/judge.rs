@@ -4,7 +4,7 @@ use holdfast_actor::Moment;
 
 use super::{
     BEAT_AGE, CANARY_AGE, Condition, Health, Kind, Link, Listening, Phase, Report, SAMPLE_AGE,
-    Sample, Truth, Unlinked,
+    Sample, Short, Truth, Unlinked,
 };
 
 /// What a condition is found to be.
@@ -143,8 +143,8 @@ impl Health {
         let Some(proof) = &self.proofs[kind as usize] else {
             return unknown("CanaryStale", "no canary has come so far yet", now);
         };
-        if let Some(why) = &proof.failed {
-            return failing("CanaryFailed", why.clone(), proof.ended);
+        if let Some((reason, why)) = &proof.failed {
+            return failing(reason, why.clone(), proof.ended);
         }
         let mended = self.back[kind as usize].max(self.whole.unwrap_or(Moment::ORIGIN));
         if proof.began < mended {
@@ -172,6 +172,9 @@ impl Health {
         }
         if keeper.pressed {
             return failing("DescriptorPressure", pressed("keeper", keeper), seen);
+        }
+        if let Some(Short { since, message }) = self.short.iter().flatten().next() {
+            return failing("DescriptorPressure", message.clone(), *since);
         }
         match self.boundary {
             Some((boundary, seen)) if boundary.pressed => {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use holdfast_actor::{Change, Moment, Next, What};
 use holdfast_wire::v1;
 
-use super::{Health, Kind, Link, Phase, Sample};
+use super::{Health, Kind, Link, Phase, Process, Proof, Sample, Short, Want};
 
 /// A part that does not serve.
 #[derive(Clone, Debug)]
@@ -21,8 +21,9 @@ impl Health {
         let path = change.path.as_str();
         if path == ROOT {
             if let What::GaveUp { reason } = &change.what {
-                let message = format!("the keeper gave up: {reason}");
-                self.over = Some((Phase::Failed, "ActorGivenUp", message));
+                // Not Failed: the sandbox lives, and whether its next keeper is the last one is for the gateway to say.
+                let message = format!("the keeper gave up: {reason}; it is being replaced");
+                self.over = Some((Phase::Degraded, "ActorGivenUp", message));
             }
             return false;
         }
@@ -54,19 +55,27 @@ impl Health {
     }
 
     /// The boundary tells how its own parts stand; true if a canary should go for it.
-    pub(super) fn hear_beat(&mut self, beat: &v1::BeatReply, now: Moment) -> bool {
+    pub(super) fn hear_beat(&mut self, beat: &v1::BeatReply, asked: Moment, now: Moment) -> bool {
         self.link = Link::Up { heard: now };
         if let Some(descriptors) = &beat.descriptors {
             let (limit, used) = (descriptors.limit, descriptors.used);
-            let pressed = limit.saturating_sub(used) < BOUNDARY_NEEDS;
+            let free = limit.saturating_sub(used);
+            let was_pressed = self.boundary.is_some_and(|(before, _)| before.pressed);
+            let pressed = free
+                < if was_pressed {
+                    RELIEVED
+                } else {
+                    BOUNDARY_NEEDS
+                };
             let sample = Sample {
                 limit,
                 used,
                 pressed,
             };
             self.boundary = Some((sample, now));
+            self.relieve(Process::Boundary, sample, asked);
         }
-        let mut restarted = false;
+        let mut restarted = self.hear_launcher(beat.launcher_silent_ms, now);
         for row in beat.tree.iter().flat_map(|tree| &tree.rows) {
             let Some(kind) = needs(&row.path) else {
                 continue;
@@ -88,6 +97,61 @@ impl Health {
             }
         }
         restarted
+    }
+
+    /// The launcher has been silent for so long; true if a canary should go for it.
+    fn hear_launcher(&mut self, silent_ms: u64, now: Moment) -> bool {
+        if Duration::from_millis(silent_ms) > LAUNCHER_PATIENCE {
+            let message = format!(
+                "the launcher, which starts and ends every process here, has not answered for {}.{} s; if it is stopped, `kill -CONT` the child of the boundary named `holdfast launcher`; if it hangs, restart the sandbox",
+                silent_ms / 1000,
+                silent_ms % 1000 / 100
+            );
+            self.fell(LAUNCHER, Kind::ExecAdmitting, ("LauncherSilent", message));
+            return false;
+        }
+        let answers = self.down.remove(LAUNCHER).is_some();
+        if answers {
+            self.back[Kind::ExecAdmitting as usize] = now;
+        }
+        answers
+    }
+
+    pub(super) fn is_launcher_silent(&self) -> bool {
+        self.down.contains_key(LAUNCHER)
+    }
+
+    /// A session was refused; true if a canary should go for it.
+    pub(super) fn hear_refusal(&mut self, want: Want, now: Moment) -> bool {
+        match want {
+            Want::Descriptors { process, message } => {
+                let since = now;
+                self.short[process as usize] = Some(Short { since, message });
+                // It would be refused, too. It goes when a count has said that there is room.
+                false
+            }
+            Want::Other { reason, message } => {
+                let (began, ended) = (now, now);
+                let failed = Some((reason, message));
+                self.proofs[Kind::ExecAdmitting as usize] = Some(Proof {
+                    began,
+                    ended,
+                    failed,
+                });
+                // A canary that is on its way was started before this.
+                self.sent = Some(now);
+                true
+            }
+            Want::Nothing => true,
+        }
+    }
+
+    /// A count that was taken at `counted` or later says how many descriptors `process` has.
+    pub(super) fn relieve(&mut self, process: Process, sample: Sample, counted: Moment) {
+        let short = &mut self.short[process as usize];
+        if !sample.pressed && short.as_ref().is_some_and(|short| short.since < counted) {
+            *short = None;
+        }
     }
 
     fn fell(&mut self, path: &str, kind: Kind, (reason, message): (&'static str, String)) {
@@ -187,5 +251,15 @@ const LISTENERS: &str = "keeper/network/egress/";
 /// What a row of the boundary's tree says when the part serves.
 const SERVING: [&str; 2] = ["Running", "up"];
 
-/// Descriptors that the boundary should have left: for one session with three pipes, and for one to look at a caller.
-const BOUNDARY_NEEDS: u64 = 10;
+/// Where the launcher's silence is kept among the parts that do not serve: it is in no tree.
+const LAUNCHER: &str = "launcher";
+
+/// A launcher that is silent for longer does not start anything. It is asked for a sign of life twice a second.
+pub(super) const LAUNCHER_PATIENCE: Duration = Duration::from_millis(1200);
+
+/// Descriptors that the boundary should have left: what a session needs at its start (7) and its connection (1), the same for
+/// a canary, which has a connection already (7), and one to look at a caller.
+const BOUNDARY_NEEDS: u64 = 16;
+
+/// The shortage is over a little later than it begins, so that a session more or less does not flap it.
+const RELIEVED: u64 = 20;

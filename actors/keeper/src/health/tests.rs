@@ -33,16 +33,54 @@ fn walked(began: u64, ended: u64, fell: Option<(Kind, String)>) -> Event {
     })
 }
 
+/// After everything else.
 fn counted(pressed: bool) -> Event {
-    Event::Descriptors(Sample {
+    counted_at(Moment::NEVER, pressed)
+}
+
+fn counted_at(moment: Moment, pressed: bool) -> Event {
+    let sample = Sample {
         limit: 64,
         used: if pressed { 60 } else { 30 },
         pressed,
-    })
+    };
+    Event::Descriptors(moment, sample)
 }
 
 fn beat() -> Event {
-    Event::Beat(Box::default())
+    Event::Beat(at(0), Box::default())
+}
+
+/// A beat that says how long the launcher has been silent.
+fn silent(millis: u64) -> Event {
+    let beat = v1::BeatReply {
+        launcher_silent_ms: millis,
+        ..v1::BeatReply::default()
+    };
+    Event::Beat(at(0), Box::new(beat))
+}
+
+/// A beat that was asked for at `asked`, with so many descriptors used of 112.
+fn boundary_has(used: u64, asked: u64) -> Event {
+    let beat = v1::BeatReply {
+        descriptors: Some(v1::Descriptors {
+            limit: 112,
+            used,
+            ..v1::Descriptors::default()
+        }),
+        ..v1::BeatReply::default()
+    };
+    Event::Beat(at(asked), Box::new(beat))
+}
+
+fn short_of_descriptors(process: Process) -> Event {
+    let message = "reserve 7 descriptors: 5 of 112 are free".to_owned();
+    Event::Refused(Want::Descriptors { process, message })
+}
+
+fn short_of(reason: &'static str) -> Event {
+    let message = "fork: try again".to_owned();
+    Event::Refused(Want::Other { reason, message })
 }
 
 fn policy(error: &str) -> Event {
@@ -221,6 +259,91 @@ fn pressure_is_named_and_passes() {
     assert_eq!(stands(&health), (Phase::Ready, ""));
 }
 
+/// SV-01, PX-01: who was refused knows it, and the status does in the same step; only a later count takes it back.
+#[test]
+fn a_session_that_is_refused_for_want_of_descriptors_takes_ready_away_until_a_later_count() {
+    let mut health = ready();
+    health.step(boundary_has(20, 100), at(101));
+    assert_eq!(stands(&health).0, Phase::Ready);
+
+    let turn = health.step(short_of_descriptors(Process::Boundary), at(150));
+    assert!(turn.changed && !turn.canary);
+    assert_eq!(stands(&health), (Phase::Degraded, "DescriptorPressure"));
+    assert!(health.report().message.contains("5 of 112"));
+    assert!(!health.admits_canary());
+    health.step(walked(149, 151, None), at(151));
+    // It was asked for before.
+    health.step(boundary_has(20, 140), at(152));
+    // Another process.
+    health.step(counted(false), at(160));
+    assert_eq!(stands(&health), (Phase::Degraded, "DescriptorPressure"));
+
+    let turn = health.step(boundary_has(20, 800), at(801));
+    assert!(turn.canary);
+    assert_eq!(stands(&health).0, Phase::Degraded);
+    health.step(walked(802, 804, None), at(804));
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+    health.step(short_of_descriptors(Process::Keeper), at(900));
+    assert_eq!(stands(&health).1, "DescriptorPressure");
+    health.step(counted_at(at(899), false), at(901));
+    assert_eq!(stands(&health).1, "DescriptorPressure");
+    health.step(counted_at(at(999), false), at(1000));
+    health.step(walked(1001, 1002, None), at(1002));
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+}
+
+/// A session and a canary have room at the same time, or it is called short.
+#[test]
+fn the_boundary_is_short_before_a_session_and_a_canary_have_no_room() {
+    let mut health = ready();
+    let mut pressed = Vec::new();
+    for free in [17, 16, 15, 16, 19, 20, 16] {
+        health.step(boundary_has(112 - free, 100), at(100));
+        pressed.push(condition(&health, Kind::DescriptorsAvailable).status == Truth::False);
+    }
+
+    assert_eq!(pressed, [false, false, true, true, true, false, false]);
+}
+
+#[test]
+fn a_session_that_is_refused_for_want_of_something_else_is_proved_by_the_next_canary() {
+    let mut health = ready();
+
+    let turn = health.step(short_of("ProcessPressure"), at(100));
+    assert!(turn.changed && turn.canary);
+    assert_eq!(stands(&health), (Phase::Degraded, "ProcessPressure"));
+    health.step(walked(90, 101, None), at(101));
+    assert_eq!(stands(&health).0, Phase::Degraded, "it began too early");
+    health.step(walked(102, 104, None), at(104));
+
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+}
+
+/// SV-01: nothing starts while process 1 of the sandbox stands still.
+#[test]
+fn a_launcher_that_is_silent_takes_ready_away_until_it_answers_and_a_canary_has_passed() {
+    let mut health = ready();
+    health.step(silent(700), at(600));
+    assert_eq!(stands(&health).0, Phase::Ready);
+
+    let turn = health.step(silent(1250), at(1200));
+    assert!(turn.changed && !turn.canary);
+    assert_eq!(stands(&health), (Phase::Degraded, "LauncherSilent"));
+    assert_eq!(condition(&health, Kind::ExecAdmitting).status, Truth::False);
+    assert_eq!(condition(&health, Kind::BoundaryLinked).status, Truth::True);
+    assert!(health.report().message.contains("1.2 s"));
+    assert!(!health.admits_canary(), "it would wait like all others");
+    health.step(walked(1100, 1300, None), at(1300));
+    assert_eq!(stands(&health).0, Phase::Degraded);
+
+    let turn = health.step(silent(20), at(1400));
+    assert!(turn.canary && health.admits_canary());
+    assert_eq!(stands(&health), (Phase::Degraded, "CanaryStale"));
+    health.step(counted(false), at(1400));
+    health.step(walked(1401, 1403, None), at(1403));
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+}
+
 #[test]
 fn listeners_that_hold_connections_back_say_so() {
     let mut health = ready();
@@ -277,7 +400,9 @@ fn what_no_restart_can_cure_is_failed() {
 
     assert_eq!(stands(&unproven), (Phase::Failed, "FenceUnproven"));
     assert_eq!(stands(&skewed), (Phase::Failed, "VersionUnsupported"));
-    assert_eq!(stands(&given_up), (Phase::Failed, "ActorGivenUp"));
+    // It lives, and its gateway replaces the keeper: only that may say Failed.
+    assert_eq!(stands(&given_up), (Phase::Degraded, "ActorGivenUp"));
+    assert!(given_up.report().message.contains("being replaced"));
 }
 
 #[test]
@@ -290,13 +415,14 @@ fn the_boundarys_own_parts_count() {
         ..v1::TreeRow::default()
     };
     let told = |row: v1::TreeRow| {
-        Event::Beat(Box::new(v1::BeatReply {
+        let beat = v1::BeatReply {
             tree: Some(v1::Tree {
                 process: "boundary".to_owned(),
                 rows: vec![row],
             }),
             ..v1::BeatReply::default()
-        }))
+        };
+        Event::Beat(at(0), Box::new(beat))
     };
     health.step(told(row("Running", 0)), at(100));
     assert_eq!(stands(&health).0, Phase::Ready);
@@ -360,7 +486,10 @@ fn any_event() -> impl Strategy<Value = Event> {
         })),
         Just(policy("")),
         Just(policy("wrong")),
-        Just(Event::Refused),
+        Just(Event::Refused(Want::Nothing)),
+        Just(short_of_descriptors(Process::Keeper)),
+        Just(short_of("ProcessPressure")),
+        prop::sample::select(vec![0, 500, 1201, 60_000]).prop_map(silent),
         Just(Event::Passed),
     ]
 }
@@ -374,10 +503,12 @@ fn is_failure(event: &Event) -> bool {
         Event::Fence(proved) => proved.is_err(),
         Event::Unlinked(..) | Event::Over { .. } => true,
         Event::Walked(walked) => walked.fell.is_some(),
-        Event::Descriptors(sample) => sample.pressed,
+        Event::Descriptors(_, sample) => sample.pressed,
         Event::Listening(listening) => *listening != Listening::default(),
         Event::Policy { error, .. } => !error.is_empty(),
-        Event::Linked | Event::Beat(_) | Event::Refused | Event::Passed => false,
+        Event::Beat(_, beat) => beat.launcher_silent_ms > 1200,
+        Event::Refused(want) => *want != Want::Nothing,
+        Event::Linked | Event::Passed => false,
     }
 }
 

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use holdfast_actor::{Child, Clock, Dynamic, Refusal};
+use holdfast_actor::{Child, Class, Clock, Dynamic, Refusal};
 use holdfast_wire::{problem, v1};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -162,7 +162,7 @@ impl Sessions {
             if let Err(status) = &begun {
                 sessions.book.lock().fail();
                 if refusal::is_ours(status) {
-                    sessions.vitals.note(Event::Refused);
+                    sessions.vitals.note(Event::Refused(refusal::want(status)));
                 }
             }
             // The seat goes with the asker, if it is gone.
@@ -220,6 +220,9 @@ impl Sessions {
     pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
         self.pool.take().await.map_err(|untaken| match untaken {
             Untaken::Exhausted(exhausted) => refusal::exhausted(what, &exhausted),
+            Untaken::Failed(fault) if fault.class() == Class::Exhausted => {
+                refusal::starved(what, &fault)
+            }
             Untaken::Failed(fault) => refusal::link(&Status::unavailable(fault.to_string())),
         })
     }

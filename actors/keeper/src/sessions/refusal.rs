@@ -2,7 +2,9 @@
 
 use std::collections::HashMap;
 
+use crate::health::{Process, Want};
 use crate::pressure::Exhausted;
+use holdfast_actor::Fault;
 use holdfast_wire::problem;
 use holdfast_wire::v1;
 use tonic::{Code, Status};
@@ -81,6 +83,52 @@ pub(crate) fn is_ours(status: &Status) -> bool {
             | Code::Unknown
             | Code::DeadlineExceeded
     )
+}
+
+/// This process ran out of something while it opened what was needed.
+pub(crate) fn starved(what: &str, fault: &Fault) -> Status {
+    let problem = v1::Problem {
+        reason: DESCRIPTORS.to_owned(),
+        details: HashMap::from([("process".to_owned(), "keeper".to_owned())]),
+        retry_after_ms: RETRY_MS,
+    };
+    problem::status(
+        Code::ResourceExhausted,
+        format!("{what}: {fault}"),
+        &problem,
+    )
+}
+
+/// What was short, for the health of the sandbox.
+pub(crate) fn want(status: &Status) -> Want {
+    let Some(problem) = problem::of(status) else {
+        return Want::Nothing;
+    };
+    let message = status.message().to_owned();
+    match problem.reason.as_str() {
+        DESCRIPTORS => {
+            let keepers = problem.details.get("process").map(String::as_str) == Some("keeper");
+            let process = if keepers {
+                Process::Keeper
+            } else {
+                Process::Boundary
+            };
+            Want::Descriptors { process, message }
+        }
+        "ProcessPressure" => Want::Other {
+            reason: "ProcessPressure",
+            message,
+        },
+        "MemoryPressure" => Want::Other {
+            reason: "MemoryPressure",
+            message,
+        },
+        "TooManySessions" => Want::Other {
+            reason: "TooManySessions",
+            message,
+        },
+        _ => Want::Nothing,
+    }
 }
 
 /// There are as many sessions as there may be.
@@ -210,6 +258,40 @@ mod tests {
             reason("reset signals", libc::EINVAL),
             (Code::Internal, "NotStarted".into())
         );
+    }
+
+    #[test]
+    fn the_health_hears_what_was_short_and_where() {
+        let of_boundary = v1::Problem {
+            reason: "DescriptorPressure".to_owned(),
+            details: HashMap::from([("process".to_owned(), "boundary".to_owned())]),
+            retry_after_ms: 250,
+        };
+        let message = "reserve 7 descriptors: 5 of 112 are free".to_owned();
+        let boundary = problem::status(Code::ResourceExhausted, message.clone(), &of_boundary);
+        let keeper = starved("start a session", &Fault::exhausted("socketpair: EMFILE"));
+        let many = too_many(7);
+
+        let process = Process::Boundary;
+        assert_eq!(
+            want(&link(&boundary)),
+            Want::Descriptors { process, message }
+        );
+        assert!(matches!(
+            want(&keeper),
+            Want::Descriptors {
+                process: Process::Keeper,
+                ..
+            }
+        ));
+        assert!(matches!(
+            want(&many),
+            Want::Other {
+                reason: "TooManySessions",
+                ..
+            }
+        ));
+        assert_eq!(want(&link(&Status::unavailable("gone"))), Want::Nothing);
     }
 
     /// EX-23: what is short is named, with a time to try again.

@@ -113,6 +113,31 @@ async fn a_gateway_that_comes_back_is_told_again() {
     next(&mut told).await;
 }
 
+/// SV-01: others may take half a second to stop; the gateway must not show Ready meanwhile.
+#[tokio::test]
+async fn what_fell_is_told_before_what_tells_it_is_stopped() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("gateway.sock");
+    let (_server, mut told) = serve(&path);
+    let mut ready = v1::Status::default();
+    ready.set_phase(v1::Phase::Ready);
+    let status = watch::Sender::new(ready);
+    let root = start(&path, &status).await;
+    next(&mut told).await;
+
+    status.send_modify(|status| {
+        status.set_phase(v1::Phase::Degraded);
+        "ActorRestarting".clone_into(&mut status.reason);
+    });
+    root.shutdown().await;
+
+    let mut last = v1::Phase::Unspecified;
+    while let Ok(report) = told.try_recv() {
+        last = report.status.expect("one").phase();
+    }
+    assert_eq!(last, v1::Phase::Degraded);
+}
+
 #[tokio::test]
 async fn the_last_word_is_heard_before_it_leaves() {
     let place = tempfile::tempdir().expect("a directory");
