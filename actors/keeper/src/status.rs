@@ -55,17 +55,20 @@ impl Vitals {
     /// Nothing is known yet. A keeper that takes a running sandbox over begins Degraded, not Pending.
     pub fn new(board: Board, clock: Clock, takes_over: bool) -> Self {
         let now = clock.now();
+        let health = Health::new(now, takes_over);
+        // How every keeper begins is no news.
+        let logged = (health.report().phase, health.report().reason);
         let vitals = Self(Arc::new(Shared {
             board,
             anchor: Anchor(now, clock.wall()),
             state: Mutex::new(State {
-                health: Health::new(now, takes_over),
+                health,
                 canary: v1::CanaryState::default(),
                 broker: v1::BrokerState::default(),
                 boundary: None,
                 keeper: None,
                 desk: None,
-                logged: (Phase::Pending, ""),
+                logged,
             }),
             canary: Notify::new(),
             clock,
@@ -241,10 +244,8 @@ impl State {
             message,
             ..
         } = self.health.report();
-        let said = (*phase, *reason);
-        if said != self.logged {
+        if is_news(&mut self.logged, (*phase, *reason)) {
             tracing::info!(?phase, reason, message, "health");
-            self.logged = said;
         }
     }
 
@@ -296,6 +297,11 @@ impl Anchor {
             .unwrap_or_default();
         i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
     }
+}
+
+/// Whether this was not the last thing to be said.
+fn is_news(said: &mut (Phase, &'static str), now: (Phase, &'static str)) -> bool {
+    std::mem::replace(said, now) != now
 }
 
 /// An actor of the keeper that came back, and how often it has. Single sessions are not told: each is its own.
@@ -410,6 +416,26 @@ mod tests {
         assert_eq!(status.phase(), v1::Phase::Failed);
         assert_eq!(status.reason, "FenceUnproven");
         assert_eq!(status.conditions.len(), 8);
+    }
+
+    /// Conditions may change as they like: a line in the log is another phase or another reason of it.
+    #[tokio::test(start_paused = true)]
+    async fn the_log_is_told_of_another_phase_or_reason_only() {
+        let (vitals, _) = vitals();
+        let first = vitals.0.state.lock().logged;
+        assert_eq!(first, (Phase::Pending, "FenceUnproven"));
+
+        let mut said = first;
+        let news = [
+            first,
+            first,
+            (Phase::Pending, "CanaryStale"),
+            (Phase::Pending, "CanaryStale"),
+            (Phase::Ready, ""),
+        ]
+        .map(|now| is_news(&mut said, now));
+
+        assert_eq!(news, [false, false, true, false, true]);
     }
 
     #[tokio::test(start_paused = true)]
