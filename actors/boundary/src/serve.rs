@@ -163,24 +163,14 @@ impl Actor for Launcher {
     type State = ();
 
     async fn start(me: &Me<()>, arguments: LauncherArguments) -> Result<(), Fault> {
-        let (this, clock) = (me.clone(), me.clock().clone());
+        let this = me.clone();
         if arguments.over.load(Ordering::Relaxed) {
             arguments.feel(me);
         }
         me.spawn(async move {
             while let Some((told, descriptor)) = arguments.hear().await? {
-                match told {
-                    Told::Pong(_) => arguments.pulse.heard(clock.now()),
-                    Told::Proof(proof) => {
-                        arguments.proven(proof);
-                        // It answers nothing while it proves.
-                        arguments.feel(&this);
-                    }
-                    told => {
-                        if let Some(begun) = arguments.dispatch(told, descriptor) {
-                            this.spawn(attend(arguments.clone(), begun));
-                        }
-                    }
+                if let Some(begun) = arguments.dispatch(&this, told, descriptor) {
+                    this.spawn(attend(arguments.clone(), begun));
                 }
             }
             // With process 1 every process of the sandbox is gone.
@@ -239,13 +229,19 @@ impl LauncherArguments {
     }
 
     /// Answers a session that has begun.
-    fn dispatch(&self, told: Told, descriptor: Option<OwnedFd>) -> Option<Begun> {
+    fn dispatch(&self, me: &Me<()>, told: Told, descriptor: Option<OwnedFd>) -> Option<Begun> {
         match told {
+            Told::Proof(proof) => {
+                self.proven(proof);
+                // It answers nothing while it proves.
+                self.feel(me);
+            }
+            Told::Pong(_) => self.pulse.heard(me.now()),
             Told::Started(started) => return self.sessions.started(started.session, descriptor),
             Told::NotStarted(refused) => self.sessions.refused(refused),
             Told::Ended(ended) => self.sessions.ended(ended.session, ended.exit),
-            // The building is over when there is an actor to hear of it; the rest is heard elsewhere.
-            Told::Built(_) | Told::BuildFailed(_) | Told::Proof(_) | Told::Pong(_) => {}
+            // The building is over when there is an actor to hear of it.
+            Told::Built(_) | Told::BuildFailed(_) => {}
         }
         None
     }
