@@ -404,7 +404,7 @@ fn reaping(own: &Arc<Own>) -> JoinSet<()> {
 const NAME: &str = "siege";
 const CALM: Duration = Duration::from_secs(2);
 const COUNT: Duration = Duration::from_secs(1);
-/// Until the audit's writer has written what waits.
+/// Until the last keeper has told what it owes.
 const WRITTEN: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);

@@ -1,12 +1,17 @@
-//! The audit trail: one JSON line per verdict, written by a thread of its own.
+//! The audit trail: one JSON line per verdict.
 //!
 //! ```text
-//! record ──> queue (bounded) ──> writer thread ──> file, appended
-//!    └── no room: counted; the trail itself says how many lines are missing as soon as there is room again
+//! a file      record ──> write(2), appended
+//! a pipe      record ──> queue (bounded) ──> writer thread ──> write(2)
+//!                └── no room: counted; the trail itself says how many lines are missing as soon as it can
 //! ```
 //!
-//! Reporting never blocks. A verdict that must not exist without its record takes a [`Slot`] *before* it is obeyed:
-//! without a slot nothing is allowed, so a disk that stalls closes the sandbox instead of blinding its owner.
+//! What a regular file is told is in the kernel when the call returns, so it outlives the process however that ends. A pipe
+//! or a device may make its writer wait, and reporting never waits for a reader: there the record is only on its way.
+//!
+//! A verdict that must not exist without its record takes a [`Slot`] *before* it is obeyed: without a slot nothing is
+//! allowed, so a disk that is full or a reader that stalls closes the sandbox instead of blinding its owner.
+//! [Why](../../docs/decisions/0031-write-the-record-before-the-verdict.md).
 
 use std::collections::VecDeque;
 use std::io;
@@ -16,9 +21,15 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{Record, Rotating};
+use crate::{Record, Rotating, fault};
 
+mod direct;
+mod lines;
+mod owed;
 mod writer;
+
+use direct::Direct;
+use owed::Owed;
 
 /// Where records go. Cheap to clone; all clones are one trail.
 #[derive(Debug, Clone)]
@@ -54,29 +65,47 @@ impl Audit {
         Self::new(Sink::Memory)
     }
 
-    /// A trail appended to a file, which is created for its owner only. Nothing is written before
+    /// A trail appended to a file, which is created for its owner only. What is no regular file is not written to before
     /// [`Audit::start`], so that a process can open it, fork, and only then have threads.
     pub fn file(path: &Path) -> Result<Self, Unopened> {
         Self::over(path, Rotating::unbounded(path))
     }
 
-    /// The same, put aside when it has `most` bytes: see [`Rotating`].
+    /// The same, put aside when it has `most` bytes: see [`Rotating`]. What was allowed and is not recorded yet is noted beside
+    /// it, in `NAME.owed.ID`; the next process that opens the trail and starts it writes the records of one that was killed.
     pub fn rotating(path: &Path, most: u64) -> Result<Self, Unopened> {
         Self::over(path, Rotating::open(path, most))
     }
 
     fn over(path: &Path, opened: io::Result<Rotating>) -> Result<Self, Unopened> {
-        let file = opened.map_err(|source| Unopened {
+        let unopened = |source| Unopened {
             path: path.to_owned(),
             source,
-        })?;
-        Ok(Self::new(Sink::File(file)))
+        };
+        let file = opened.map_err(unopened)?;
+        Ok(if file.is_regular().map_err(unopened)? {
+            Self::direct(file)
+        } else {
+            Self::new(Sink::Queue(file))
+        })
     }
 
-    /// Starts the writer thread of a file trail.
+    fn direct(file: Rotating) -> Self {
+        let trail = Self::new(Sink::File);
+        trail.0.state.lock().direct = Some(Direct::new(file));
+        trail
+    }
+
+    /// Starts the writer thread, where there has to be one. Writes to a bounded file what killed processes owe it.
     pub fn start(&self) -> io::Result<()> {
         let mut state = self.0.state.lock();
-        if let Sink::File(file) = &self.0.sink
+        if let Some(direct) = &mut state.direct
+            && let Err(error) = direct.collect()
+        {
+            // The notes stay, and the next one tries again.
+            fault!(%error, "collect the audit records of the process before");
+        }
+        if let Sink::Queue(file) = &self.0.sink
             && state.writer == Writer::Unborn
         {
             let file = file.try_clone()?;
@@ -89,20 +118,59 @@ impl Audit {
     /// Takes room for one record before its verdict is obeyed. `None`: there is none, so allow nothing.
     pub fn reserve(&self) -> Option<Slot> {
         let mut state = self.0.state.lock();
-        if state.occupied() >= ROOM {
+        // The next refusal tries whether the file can be written to again.
+        if state.failing || state.occupied() >= ROOM {
             return None;
         }
         state.reserved += 1;
-        Some(Slot(Arc::clone(&self.0)))
+        let place = state.free.pop().unwrap_or_else(|| {
+            state.places += 1;
+            Place(state.places)
+        });
+        Some(Slot {
+            shared: Arc::clone(&self.0),
+            place,
+        })
     }
 
-    /// Leaves one record. Never blocks; without room the record is counted as lost, and the trail says so.
+    /// Notes what the slot of this place will say, as far as it is known, where it outlives this process: see
+    /// [`Audit::rotating`]. Without it, nothing whose outcome is to stand in the record may be begun.
+    pub fn owe(&self, place: Place, record: impl FnOnce() -> Record) -> Result<(), Unwritten> {
+        let mut state = self.0.state.lock();
+        let State {
+            direct,
+            owed,
+            closed,
+            ..
+        } = &mut *state;
+        let Some(direct) = direct.as_mut().filter(|direct| direct.is_bounded()) else {
+            return Ok(());
+        };
+        let record = record();
+        let now = record.time;
+        let noted = match owed {
+            _ if *closed => return Err(Unwritten),
+            Some(owed) => owed.note(place, record),
+            None => {
+                Owed::begin(direct.path()).and_then(|begun| owed.insert(begun).note(place, record))
+            }
+        };
+        noted.map_err(|error| {
+            direct.complain(now, &error);
+            Unwritten
+        })
+    }
+
+    /// Leaves one record. A file has it when this returns. Never waits for a reader; a record for which there is no room or
+    /// that cannot be written is counted as lost, and the trail says so.
     pub fn record(&self, record: Record) {
         let mut state = self.0.state.lock();
-        if state.occupied() >= ROOM {
-            state.lose(1);
-        } else {
-            self.0.put(&mut state, record);
+        match self.0.sink {
+            Sink::Queue(_) | Sink::Memory if state.occupied() >= ROOM => state.lose(1),
+            Sink::Nothing | Sink::Memory | Sink::File | Sink::Queue(_) => {
+                // It is counted.
+                let _ = self.0.put(&mut state, record);
+            }
         }
     }
 
@@ -110,7 +178,7 @@ impl Audit {
     pub fn records(&self) -> Vec<Record> {
         match self.0.sink {
             Sink::Memory => self.0.state.lock().waiting.iter().cloned().collect(),
-            Sink::Nothing | Sink::File(_) => Vec::new(),
+            Sink::Nothing | Sink::File | Sink::Queue(_) => Vec::new(),
         }
     }
 
@@ -123,6 +191,9 @@ impl Audit {
     pub fn close(&self, limit: Duration) -> Tally {
         let mut state = self.0.state.lock();
         state.closed = true;
+        if let Some(owed) = state.owed.take() {
+            owed.end();
+        }
         self.0.more.notify_one();
         let writing = |state: &mut State| state.writer == Writer::Writing;
         let waited = self.0.done.wait_while_for(&mut state, writing, limit);
@@ -145,19 +216,45 @@ impl Audit {
 /// Room for one record. Dropped without a record, it is free again.
 #[derive(Debug)]
 #[must_use = "a slot that is dropped writes nothing"]
-pub struct Slot(Arc<Shared>);
+pub struct Slot {
+    shared: Arc<Shared>,
+    place: Place,
+}
+
+/// Names a slot while it is held.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Place(u16);
+
+/// A record that could not be written: what it is about must not happen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("write the audit record")]
+pub struct Unwritten;
 
 impl Slot {
-    /// Leaves the record that the room was taken for.
-    pub fn record(self, record: Record) {
-        let shared = &self.0;
-        shared.put(&mut shared.state.lock(), record);
+    /// Which one it is.
+    pub fn place(&self) -> Place {
+        self.place
+    }
+
+    /// Leaves the record that the room was taken for. A file has it when this returns. What was owed at this place gave the
+    /// record its decision.
+    pub fn record(self, record: Record) -> Result<(), Unwritten> {
+        let mut state = self.shared.state.lock();
+        let owed = state.owed.as_ref();
+        let decision = owed.and_then(|owed| owed.decision(self.place));
+        let decision = decision.unwrap_or(record.decision);
+        self.shared.put(&mut state, Record { decision, ..record })
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.0.state.lock().reserved -= 1;
+        let mut state = self.shared.state.lock();
+        if let Some(owed) = &mut state.owed {
+            owed.settle(self.place);
+        }
+        state.free.push(self.place);
+        state.reserved -= 1;
     }
 }
 
@@ -175,15 +272,27 @@ struct Shared {
 enum Sink {
     Nothing,
     Memory,
-    File(Rotating),
+    /// A regular file: [`State::direct`].
+    File,
+    /// Anything whose writer may have to wait.
+    Queue(Rotating),
 }
 
 #[derive(Debug, Default)]
 struct State {
+    direct: Option<Direct>,
+    /// The last write to a file failed.
+    failing: bool,
     waiting: VecDeque<Record>,
     /// What the writer has taken and not settled yet.
     in_hand: u64,
     reserved: usize,
+    /// Places that were given back; the last one is taken first.
+    free: Vec<Place>,
+    /// How many places there are.
+    places: u16,
+    /// What slots owe, once one owes anything.
+    owed: Option<Owed>,
     writer: Writer,
     /// The writer sleeps until it is told of more; otherwise it will look by itself.
     asleep: bool,
@@ -203,17 +312,25 @@ enum Writer {
 }
 
 impl Shared {
-    fn put(&self, state: &mut State, record: Record) {
+    fn put(&self, state: &mut State, record: Record) -> Result<(), Unwritten> {
         match self.sink {
-            Sink::Nothing => {}
-            Sink::Memory => state.waiting.push_back(record),
-            Sink::File(_) if state.writer == Writer::Ended => state.lose(1),
-            Sink::File(_) => {
+            Sink::Nothing => Ok(()),
+            Sink::Memory => {
+                state.waiting.push_back(record);
+                Ok(())
+            }
+            Sink::File => state.write(&record),
+            Sink::Queue(_) if state.writer == Writer::Ended => {
+                state.lose(1);
+                Err(Unwritten)
+            }
+            Sink::Queue(_) => {
                 state.waiting.push_back(record);
                 if state.asleep {
                     state.asleep = false;
                     self.more.notify_one();
                 }
+                Ok(())
             }
         }
     }
@@ -222,6 +339,22 @@ impl Shared {
 impl State {
     fn occupied(&self) -> usize {
         self.waiting.len() + self.reserved
+    }
+
+    fn write(&mut self, record: &Record) -> Result<(), Unwritten> {
+        let written = match &mut self.direct {
+            Some(direct) if !self.closed => direct.write(record, self.unsaid).is_ok(),
+            Some(_) | None => false,
+        };
+        self.failing = !written;
+        if written {
+            self.written += 1;
+            self.unsaid = 0;
+            Ok(())
+        } else {
+            self.lose(1);
+            Err(Unwritten)
+        }
     }
 
     fn lose(&mut self, count: u64) {

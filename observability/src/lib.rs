@@ -6,7 +6,8 @@
 //! anything else   -> exhausted! transport! fault!   a log line whose level follows from its class
 //! ```
 //!
-//! Nothing here blocks or slows the one who reports: every buffer is bounded, and what does not fit is counted.
+//! Nothing here waits for a reader: every buffer is bounded, and what does not fit is counted. Only what a file is told is
+//! written by the one who reports.
 
 mod audit;
 mod class;
@@ -17,7 +18,7 @@ mod races;
 mod record;
 mod rotating;
 
-pub use audit::{Audit, Slot, Tally, Unopened};
+pub use audit::{Audit, Place, Slot, Tally, Unopened, Unwritten};
 pub use class::Class;
 pub use decision::{Decision, Malformed};
 pub use limiter::Limiter;

@@ -1,8 +1,12 @@
 //! A file of lines that never outgrows its bound: full, it becomes `NAME.1`, and the older one of that name is gone.
+//!
+//! Two processes may append to the same file. Whoever puts it aside holds its lock and has seen that it still has its
+//! name; the other one finds another file under the name and goes on there. So no file is put aside twice, and none that
+//! was just begun takes the place of a full one.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 /// A bounded file of lines.
@@ -43,6 +47,56 @@ impl Rotating {
 
     /// Appends whole lines.
     pub fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.make_room(lines)?;
+        self.file.write_all(lines)?;
+        self.length = self.length.saturating_add(lines.len() as u64);
+        Ok(())
+    }
+
+    /// Appends whole lines by one `write(2)`, between which and the file nobody else's lines come.
+    pub(crate) fn write_at_once(&mut self, lines: &[u8]) -> io::Result<()> {
+        self.make_room(lines)?;
+        let written = loop {
+            match self.file.write(lines) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                written => break written?,
+            }
+        };
+        self.length = self.length.saturating_add(written as u64);
+        if written < lines.len() {
+            // What a disk that runs full takes. The rest would follow behind somebody else's line.
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
+    }
+
+    /// Is it a file on a disk? Anything else may make its writer wait for a reader.
+    pub(crate) fn is_regular(&self) -> io::Result<bool> {
+        Ok(self.file.metadata()?.is_file())
+    }
+
+    /// Is what it says last not a whole line?
+    pub(crate) fn ends_inside_a_line(&self) -> io::Result<bool> {
+        let file = File::open(&self.path)?;
+        let Some(last) = file.metadata()?.len().checked_sub(1) else {
+            return Ok(false);
+        };
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, last)?;
+        Ok(byte != *b"\n")
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// May it be put aside?
+    pub(crate) fn is_bounded(&self) -> bool {
+        self.most < u64::MAX
+    }
+
+    fn make_room(&mut self, lines: &[u8]) -> io::Result<()> {
         let grown = self.length.saturating_add(lines.len() as u64);
         if self.length > 0 && grown > self.most {
             // Short of a descriptor for a new file the old one is used a little longer.
@@ -51,19 +105,39 @@ impl Rotating {
                 turned?;
             }
         }
-        self.file.write_all(lines)?;
-        self.length = self.length.saturating_add(lines.len() as u64);
         Ok(())
     }
 
     fn turn(&mut self) -> io::Result<()> {
-        match fs::rename(&self.path, older(&self.path)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            Ok(()) | Err(_) => {}
+        if self.is_named()? {
+            match self.file.try_lock() {
+                Ok(()) => {}
+                // Another is about to put it aside. It may stand still, so nobody waits for it.
+                Err(TryLockError::WouldBlock) => return Err(io::ErrorKind::WouldBlock.into()),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+            // Looked at again under the lock: only who holds it takes the name away.
+            let turned = match self.is_named() {
+                Ok(true) => fs::rename(&self.path, older(&self.path)),
+                other => other.map(drop),
+            };
+            let unlocked = self.file.unlock();
+            turned.and(unlocked)?;
         }
-        self.file = append(&self.path)?;
-        self.length = 0;
+        let next = append(&self.path)?;
+        self.length = next.metadata()?.len();
+        self.file = next;
         Ok(())
+    }
+
+    /// Does the file still have its name? Another may have put it aside.
+    fn is_named(&self) -> io::Result<bool> {
+        let own = self.file.metadata()?;
+        match fs::metadata(&self.path) {
+            Ok(named) => Ok((named.dev(), named.ino()) == (own.dev(), own.ino())),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -103,6 +177,71 @@ mod tests {
         assert_eq!(read(&path), "third..\n");
         assert_eq!(read(&older(&path)), "second.\n");
         assert_eq!(fs::read_dir(place.path()).expect("listed").count(), 2);
+    }
+
+    #[test]
+    fn two_writers_put_a_file_aside_once_and_lose_nothing() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("log");
+        let [mut one, mut two] = [(); 2].map(|()| Rotating::open(&path, 64).expect("opened"));
+
+        for round in 0..6 {
+            one.write_at_once(format!("one {round:06}\n").as_bytes())
+                .expect("written");
+            two.write_at_once(format!("two {round:06}\n").as_bytes())
+                .expect("written");
+        }
+
+        let read = |path: &Path| fs::read_to_string(path).expect("read");
+        let (newer, aside) = (read(&path), read(&older(&path)));
+        assert_eq!((aside.lines().count(), newer.lines().count()), (10, 2));
+        let lines: std::collections::BTreeSet<_> = aside.lines().chain(newer.lines()).collect();
+        assert_eq!(lines.len(), 12);
+    }
+
+    #[test]
+    fn writers_that_find_a_file_full_at_the_same_time_lose_nothing() {
+        const FULL: usize = 4000;
+        let place = tempfile::tempdir().expect("a directory");
+        for round in 0..200 {
+            let path = place.path().join(format!("log{round}"));
+            let start = std::sync::Barrier::new(4);
+            std::thread::scope(|scope| {
+                for writer in 0..4 {
+                    let (path, start) = (&path, &start);
+                    scope.spawn(move || {
+                        let mut log = Rotating::open(path, FULL as u64).expect("opened");
+                        start.wait();
+                        let full = format!("{writer} {}\n", "x".repeat(FULL / 2 - 2));
+                        for _ in 0..2 {
+                            log.write_at_once(full.as_bytes()).expect("written");
+                        }
+                    });
+                }
+            });
+
+            let read = |path: &Path| fs::read_to_string(path).unwrap_or_default();
+            let lines = read(&path).lines().count() + read(&older(&path)).lines().count();
+            assert_eq!(lines, 8, "round {round}");
+        }
+    }
+
+    #[test]
+    fn a_file_whose_name_was_taken_away_is_begun_anew() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("log");
+        let mut log = Rotating::open(&path, 10).expect("opened");
+        log.write_lines(b"before.\n").expect("written");
+        // As one who was killed between the two steps leaves it.
+        fs::rename(&path, older(&path)).expect("renamed");
+
+        log.write_lines(b"behind.\n").expect("written");
+
+        let read = |path: &Path| fs::read_to_string(path).expect("read");
+        assert_eq!(
+            (read(&older(&path)), read(&path)),
+            ("before.\n".into(), "behind.\n".into())
+        );
     }
 
     #[test]

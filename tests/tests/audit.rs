@@ -1,12 +1,16 @@
 //! No verdict without a record, no record without a verdict. (Promise 3.)
 
+use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::probe::probe;
 use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Policy, Record, Run, everyone};
-use nix::sys::signal::Signal;
+use holdfast_wire::v1;
+use nix::sys::signal::{Signal, kill};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
 fn as_many_records_as_verdicts() {
@@ -224,4 +228,95 @@ fn the_audit_is_not_in_the_workloads_hands() {
             .finish();
         assert!(done.records.is_empty(), "{done}");
     }
+}
+
+/// In a storm of connects the keeper is killed again and again, after a number of connections that the seed chooses: each that
+/// the server accepted is on record, and none twice. `HOLDFAST_SEED` repeats the numbers.
+#[test]
+fn a_keeper_that_is_killed_takes_no_record_with_it() {
+    const KILLS: usize = 4;
+    let Some(probe) = probe() else { return };
+    let seed = seed();
+    let mut state = seed | 1;
+    let mut dice = move || {
+        state ^= state << 13;
+        state ^= state >> 7;
+        state ^= state << 17;
+        usize::try_from(state % 150).expect("small")
+    };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let gateway = Gateway::start(&area, &[]);
+        let storm = format!(
+            "while :; do {} crowd origin.test {} 6 25; done",
+            probe.display(),
+            server.port()
+        );
+        let mut made = request(&area, "qa");
+        made.policy = Policy::origin(server.port()).text();
+        made.policy_name = "policy.yaml".to_owned();
+        made.arguments = ["/bin/sh", "-c", &storm]
+            .map(|word| word.as_bytes().to_vec())
+            .into();
+        let id = gateway.create(made).expect("made").id;
+
+        for kills in 0..KILLS {
+            let ready = gateway.until("qa", "Ready again", |status| {
+                let epoch = status.link.as_ref().map_or(0, |link| link.epoch);
+                status.phase() == v1::Phase::Ready && epoch > kills as u64
+            });
+            let enough = server.accepted() + 1 + dice();
+            until("the storm goes on", LONG, || server.accepted() >= enough);
+            let keeper = i32::try_from(ready.pids["keeper"]).expect("a pid");
+            kill(nix::unistd::Pid::from_raw(keeper), Signal::SIGKILL).expect("killed");
+        }
+        gateway.until("qa", "Ready at the end", |status| {
+            let epoch = status.link.as_ref().map_or(0, |link| link.epoch);
+            status.phase() == v1::Phase::Ready && epoch > KILLS as u64
+        });
+        let stop = v1::StopRequest {
+            sandbox: "qa".to_owned(),
+            grace_ms: 500,
+        };
+        gateway
+            .ask(|mut client| async move { client.stop(stop).await })
+            .expect("stopped");
+        gateway.until("qa", "stopped", |status| {
+            status.phase() == v1::Phase::Stopped
+        });
+
+        let directory = area.state().join("sandboxes").join(&id);
+        let records = ["audit.jsonl.1", "audit.jsonl"]
+            .map(|name| holdfast_tests::record::read(&directory.join(name)))
+            .concat();
+        let allowed = records
+            .iter()
+            .filter(|it| it.is_about("origin.test", server.port()) && it.allowed());
+        let (arrived, on_record) = (server.accepted(), allowed.clone().count());
+        let unknown = allowed.filter(|it| it.text("outcome") == "unknown").count();
+        eprintln!(
+            "{arrived} arrived, {on_record} on record, {unknown} of them with an unknown outcome"
+        );
+        assert!(
+            arrived <= on_record,
+            "{arrived} arrived, {on_record} are on record, seed {seed}: {}",
+            said(&area)
+        );
+        let decisions: BTreeSet<_> = records.iter().map(|it| it.text("decision")).collect();
+        assert_eq!(decisions.len(), records.len(), "seed {seed}");
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a failure is repeated with the seed that it printed"
+)]
+fn seed() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    let fresh = since.expect("after 1970").subsec_nanos().into();
+    let seed = std::env::var("HOLDFAST_SEED").map_or(fresh, |it| it.parse().expect("a number"));
+    eprintln!("HOLDFAST_SEED={seed}");
+    seed
 }

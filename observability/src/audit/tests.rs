@@ -4,6 +4,11 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use super::*;
 use crate::Ruling;
 
+/// A trail by way of the queue.
+fn queued(path: &Path) -> Audit {
+    Audit::new(Sink::Queue(Rotating::unbounded(path).expect("opens")))
+}
+
 const SOON: Duration = Duration::from_secs(10);
 
 fn record(port: u16) -> Record {
@@ -18,6 +23,26 @@ fn every_record_of_many_threads_is_one_line_of_the_file() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("audit.jsonl");
     let audit = Audit::file(&path).expect("opens");
+    audit.start().expect("starts");
+
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| (0..250).for_each(|n| audit.record(record(n))));
+        }
+    });
+    let tally = audit.close(SOON);
+
+    let text = fs::read_to_string(&path).expect("reads");
+    let read: Result<Vec<Record>, _> = text.lines().map(serde_json::from_str).collect();
+    assert_eq!(read.expect("each line is a record").len(), 2000);
+    assert_eq!((tally.written, tally.lost, tally.waiting), (2000, 0, 0));
+}
+
+#[test]
+fn every_record_of_many_threads_is_one_line_of_what_a_queue_leads_to() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = queued(&path);
     audit.start().expect("starts");
 
     std::thread::scope(|scope| {
@@ -56,13 +81,13 @@ fn a_trail_is_appended_to_and_belongs_to_its_owner_only() {
 fn a_full_queue_grants_no_slot_and_says_how_many_records_are_missing() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = dir.path().join("audit.jsonl");
-    let audit = Audit::file(&path).expect("opens");
+    let audit = queued(&path);
     let slot = audit.reserve().expect("an empty queue has room");
     (1..ROOM).for_each(|_| audit.record(record(1)));
 
     let refused = audit.reserve();
     (0..7_u8).for_each(|_| audit.record(record(2)));
-    slot.record(record(3));
+    slot.record(record(3)).expect("it has its room");
     audit.start().expect("starts");
     let tally = audit.close(SOON);
 
@@ -85,7 +110,7 @@ fn a_slot_that_is_given_back_is_room_again() {
 }
 
 #[test]
-fn a_full_disk_stops_nobody_and_is_counted() {
+fn a_full_device_stops_nobody_and_is_counted() {
     let audit = Audit::file(Path::new("/dev/full")).expect("opens");
     audit.start().expect("starts");
 
@@ -94,6 +119,75 @@ fn a_full_disk_stops_nobody_and_is_counted() {
 
     assert_eq!((tally.written, tally.waiting), (0, 0));
     assert_eq!(tally.lost, 10);
+}
+
+#[test]
+fn a_full_disk_is_counted_and_nothing_is_allowed_until_a_refusal_could_be_written() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    // As a file: what is written to it is refused with ENOSPC.
+    let audit = Audit::direct(Rotating::unbounded(Path::new("/dev/full")).expect("opens"));
+    let slot = audit.reserve().expect("nothing has failed yet");
+
+    assert_eq!(slot.record(record(1)), Err(Unwritten));
+    audit.record(record(2));
+    assert!(audit.reserve().is_none());
+    assert_eq!((audit.tally().written, audit.tally().lost), (0, 2));
+
+    let room = Rotating::unbounded(&path).expect("opens");
+    audit.0.state.lock().direct = Some(Direct::new(room));
+    audit.record(record(3));
+    let slot = audit.reserve().expect("it can be written to again");
+    assert_eq!(slot.record(record(4)), Ok(()));
+
+    let text = fs::read_to_string(&path).expect("reads");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert!(lines[0].contains(r#""activity":"records_lost","count":2"#));
+    assert!(lines[1].contains(r#""port":3"#) && lines[2].contains(r#""port":4"#));
+}
+
+#[test]
+fn a_record_is_in_the_file_when_the_call_returns() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::file(&path).expect("opens");
+    let lines = || fs::read_to_string(&path).expect("reads").lines().count();
+
+    for n in 1..=100 {
+        audit.record(record(1));
+        assert_eq!(lines(), 2 * n - 1);
+        let slot = audit.reserve().expect("there is room");
+        slot.record(record(2)).expect("written");
+        assert_eq!(lines(), 2 * n);
+    }
+}
+
+#[test]
+fn two_trails_over_one_bounded_file_lose_no_line_and_double_none() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let first = Audit::file(&path).expect("opens");
+    first.record(record(0));
+    let line = fs::metadata(&path).expect("is there").len();
+    // Each comes to the bound in the middle of what it writes.
+    let trails = [(); 2].map(|()| Audit::rotating(&path, 150 * line).expect("opens"));
+
+    std::thread::scope(|scope| {
+        for (from, trail) in [1_u16, 1001].into_iter().zip(&trails) {
+            scope.spawn(move || (from..from + 200).for_each(|n| trail.record(record(n))));
+        }
+    });
+
+    let read = |path: &Path| fs::read_to_string(path).expect("reads");
+    let text = read(&crate::older(&path)) + &read(&path);
+    let mut ports: Vec<u16> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Record>(line).expect("a record"))
+        .filter_map(|record| record.port)
+        .collect();
+    ports.sort_unstable();
+    assert!(ports.into_iter().eq((0..201).chain(1001..1201)));
 }
 
 #[test]
@@ -111,7 +205,7 @@ fn a_record_after_the_end_is_counted_as_lost() {
 #[test]
 fn closing_a_trail_that_was_never_started_does_not_wait() {
     let dir = tempfile::tempdir().expect("a directory");
-    let audit = Audit::file(&dir.path().join("audit.jsonl")).expect("opens");
+    let audit = queued(&dir.path().join("audit.jsonl"));
     audit.record(record(1));
 
     let tally = audit.close(Duration::MAX);
@@ -160,4 +254,131 @@ fn a_writer_that_is_stuck_holds_nobody_up_and_closing_is_bounded() {
 
     assert!(tally.lost > 0);
     assert_eq!(tally.waiting, 0);
+}
+
+/// What a killed process leaves: its files, and no lock.
+fn killed(audit: Audit, slots: Vec<Slot>) {
+    let owed = audit.0.state.lock().owed.take();
+    drop(slots);
+    drop((owed, audit));
+}
+
+fn notes(dir: &Path) -> usize {
+    let entries = fs::read_dir(dir).expect("reads").flatten();
+    let name = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().into_owned();
+    entries
+        .filter(|entry| name(entry).contains(".owed."))
+        .count()
+}
+
+fn read(path: &Path) -> Vec<Record> {
+    let text = fs::read_to_string(path).expect("reads");
+    let lines = text.lines().map(serde_json::from_str);
+    lines.collect::<Result<_, _>>().expect("records")
+}
+
+#[test]
+fn what_a_killed_process_owed_is_recorded_once_by_the_next_one() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let mut slots: Vec<Slot> = std::iter::from_fn(|| audit.reserve()).take(3).collect();
+    for (slot, port) in slots.iter().zip(1..) {
+        audit.owe(slot.place(), || record(port)).expect("noted");
+    }
+    // The first has its record; the second has it, too, but dies before that is settled.
+    slots.remove(0).record(record(1)).expect("written");
+    let decision = audit
+        .0
+        .state
+        .lock()
+        .owed
+        .as_ref()
+        .and_then(|owed| owed.decision(slots[0].place()));
+    let decision = decision.expect("it is owed");
+    audit.record(Record {
+        decision,
+        ..record(2)
+    });
+    killed(audit, slots);
+
+    for _ in 0..2 {
+        let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+        audit.start().expect("starts");
+
+        let ports: Vec<_> = read(&path).into_iter().filter_map(|it| it.port).collect();
+        assert_eq!(ports, [1, 2, 3]);
+        assert_eq!(notes(dir.path()), 0);
+    }
+}
+
+#[test]
+fn half_a_line_of_a_killed_process_spoils_no_other_and_its_record_is_written_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let slot = audit.reserve().expect("there is room");
+    audit.owe(slot.place(), || record(7)).expect("noted");
+    let owed = audit
+        .0
+        .state
+        .lock()
+        .owed
+        .as_ref()
+        .and_then(|owed| owed.decision(slot.place()));
+    let half = format!("{{\"decision\":\"{}\",\"verd", owed.expect("it is owed"));
+    fs::write(&path, &half).expect("written");
+    killed(audit, vec![slot]);
+
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    audit.start().expect("starts");
+
+    let text = fs::read_to_string(&path).expect("reads");
+    let (first, rest) = text.split_once('\n').expect("two lines");
+    assert_eq!(first, half);
+    let record: Record = serde_json::from_str(rest).expect("a record");
+    assert_eq!((record.port, notes(dir.path())), (Some(7), 0));
+}
+
+#[test]
+fn nobody_collects_from_a_process_that_lives() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let slot = audit.reserve().expect("there is room");
+    audit.owe(slot.place(), || record(1)).expect("noted");
+
+    Audit::rotating(&path, 1 << 20)
+        .expect("opens")
+        .start()
+        .expect("starts");
+    assert_eq!((read(&path).len(), notes(dir.path())), (0, 1));
+
+    slot.record(record(1)).expect("written");
+    audit.close(SOON);
+    assert_eq!((read(&path).len(), notes(dir.path())), (1, 0));
+}
+
+#[test]
+fn a_note_that_is_too_long_for_its_place_leaves_out_who_it_was() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let slots: Vec<Slot> = std::iter::from_fn(|| audit.reserve()).take(2).collect();
+    for (slot, port) in slots.iter().zip(1..) {
+        let long = Record {
+            ancestors: vec!["/a".repeat(2000); 3],
+            binary: Some("/b".repeat(1000 * usize::from(port))),
+            ..record(port)
+        };
+        audit.owe(slot.place(), || long).expect("noted");
+    }
+    killed(audit, slots);
+
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    audit.start().expect("starts");
+
+    let read = read(&path);
+    assert!(read[0].binary.is_some() && read[0].ancestors.is_empty());
+    assert!(read[1].binary.is_none());
 }

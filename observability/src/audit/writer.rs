@@ -1,15 +1,13 @@
-//! The thread that turns records into lines.
+//! The thread that turns records into lines where writing may take as long as a reader likes.
 
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
-use serde::Serialize;
-
+use super::lines::{say, say_missing};
 use super::{Shared, State, Writer};
-use crate::record::written;
 use crate::{Limiter, Record, Rotating, fault};
 
 pub(super) fn spawn(shared: Arc<Shared>, file: Rotating) -> io::Result<()> {
@@ -86,21 +84,9 @@ impl Trail {
         if self.torn {
             self.text.push(b'\n');
         }
-        if batch.unsaid > 0 {
-            self.line(&Gap::new(batch.unsaid));
-        }
+        say_missing(&mut self.text, batch.unsaid);
         for record in &batch.records {
-            self.line(record);
-        }
-    }
-
-    fn line(&mut self, line: &impl Serialize) {
-        let before = self.text.len();
-        // Strings and numbers in memory: this cannot fail, and a half-written line must not stay if it does.
-        if serde_json::to_writer(&mut self.text, line).is_err() {
-            self.text.truncate(before);
-        } else {
-            self.text.push(b'\n');
+            say(&mut self.text, record);
         }
     }
 
@@ -156,28 +142,6 @@ fn take(shared: &Shared) -> Batch {
         records: std::mem::take(&mut state.waiting),
         unsaid: std::mem::take(&mut state.unsaid),
         last: state.closed,
-    }
-}
-
-/// The line that stands for lines that are missing.
-#[derive(Serialize)]
-struct Gap {
-    time: String,
-    class_uid: u32,
-    class_name: &'static str,
-    activity: &'static str,
-    count: u64,
-}
-
-impl Gap {
-    fn new(count: u64) -> Self {
-        Self {
-            time: written(SystemTime::now()),
-            class_uid: 0,
-            class_name: "Base Event",
-            activity: "records_lost",
-            count,
-        }
     }
 }
 

@@ -119,6 +119,8 @@ pub enum Fate {
     Failed(i32),
     /// Allowed, but no connection came: the caller was interrupted, or left.
     Abandoned,
+    /// Allowed and dialled by a keeper that was killed before it could tell.
+    Unknown,
     /// Too many attempts are pending.
     Crowded,
     /// There is no room for the audit record that an allowance would need.

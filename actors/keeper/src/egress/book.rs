@@ -20,6 +20,7 @@
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
 //! identity that the broker recorded for the socket's cookie; an upstream that was dialled early serves only the destination it was dialled for.
+//! A record stands before what it is about: in the order of the commands, nothing is relayed, refused or closed ahead of its record.
 //! Invariants: nothing is relayed without an allowing judgement of its true destination; every attempt leaves one report; at most [`PENDING`]
 //! announced attempts are pending, and none for longer than [`LIFETIME`] after its last step.
 
@@ -150,10 +151,6 @@ impl<H: Hands> Book<H> {
         } else {
             Waiting::Impatient
         };
-        commands.push(match &bound {
-            Some(bound) => Command::Dial(bound.dial(serial, patience, waiting)),
-            None => answer(call, 0, None),
-        });
         let who = Who {
             call: Some(call),
             cookie: Some(cookie),
@@ -161,6 +158,10 @@ impl<H: Hands> Book<H> {
             patience,
             slot,
         };
+        commands.push(match &bound {
+            Some(bound) => Command::Dial(bound.dial(serial, &who, waiting)),
+            None => answer(call, 0, None),
+        });
         self.keep(
             serial,
             who,
@@ -238,8 +239,8 @@ impl<H: Hands> Book<H> {
             }
             State::Awaited(bound, waiter) => {
                 vec![
-                    Command::Refuse(waiter),
                     who.end(Some(&bound), failure.into()),
+                    Command::Refuse(waiter),
                 ]
             }
             state @ (State::Ready(..) | State::Broken(..) | State::Bare(_)) => {

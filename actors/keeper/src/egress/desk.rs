@@ -26,7 +26,7 @@ use errands::Errands;
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
 use holdfast_clock::Clock;
-use holdfast_observability::{Audit, Record, Slot};
+use holdfast_observability::{Audit, Place, Record, Slot};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
 use leave::{Notices, Phase, Switch};
@@ -114,6 +114,10 @@ impl Hands for Tokens {
     type Upstream = Upstream;
     type Waiter = Waiter;
     type Slot = Slot;
+
+    fn place(slot: &Slot) -> Place {
+        slot.place()
+    }
 }
 
 /// A dialled connection and, if it was dialled ahead, the permit it holds until its own connection brings one.
@@ -257,6 +261,7 @@ impl Desk {
             switches,
         } = &mut *state;
         let phase = self.phase();
+        let (mut recorded, mut unowed) = (true, None);
         let mut commands = book.step(event, now, court);
         if phase == Phase::Over {
             commands.extend(book.step(Event::Over, now, court));
@@ -276,7 +281,11 @@ impl Desk {
                 }
                 Command::Dial(dial) => {
                     left.serial = Some(dial.serial);
-                    left.dial = Some(dial);
+                    if self.owe(&dial) {
+                        left.dial = Some(dial);
+                    } else {
+                        unowed = Some(dial.serial);
+                    }
                 }
                 Command::Await(serial) => left.serial = Some(serial),
                 Command::Cancel(serial) => {
@@ -290,6 +299,11 @@ impl Desk {
                     upstream,
                 } => {
                     left.serial = Some(serial);
+                    if !recorded {
+                        // Nothing is carried without a record: both ends are reset.
+                        drop((waiter, upstream));
+                        continue;
+                    }
                     let (switch, notices) = Switch::new(phase);
                     switches.extend(switch.map(|switch| (serial, switch)));
                     // A connection that is gone already says so by its departure.
@@ -297,24 +311,39 @@ impl Desk {
                 }
                 Command::Refuse(waiter) => drop(waiter),
                 Command::Close(serial) => drop(switches.remove(&serial)),
-                Command::Record { slot, report } => self.record(slot, *report),
+                Command::Record { slot, report } => recorded = self.record(slot, *report),
             }
+        }
+        drop(state);
+        if let Some(serial) = unowed {
+            let failure = Failure::Errno(libc::ENOBUFS);
+            let more = self.step(Event::DialFailed { serial, failure });
+            left.answers.extend(more.answers);
         }
         left
     }
 
-    fn record(&self, slot: Option<Slot>, report: Report) {
+    /// Notes what a dial will owe. Without the note nothing is dialled.
+    fn owe(&self, dial: &Dial) -> bool {
+        let owed = || trail::record(&self.sandbox, self.clock.wall(), (*dial.owed).clone());
+        self.audit.owe(dial.place, owed).is_ok()
+    }
+
+    /// False: it could not be written, and what it was to be the record of must not happen.
+    fn record(&self, slot: Option<Slot>, report: Report) -> bool {
         bump(match &report.fate {
             Fate::Connected(_) => &self.counters.allowed,
             Fate::Failed(_) => &self.counters.refused_upstream,
-            Fate::Abandoned => &self.counters.abandoned,
+            Fate::Abandoned | Fate::Unknown => &self.counters.abandoned,
             Fate::Withdrawn(_) => &self.counters.withdrawn,
             Fate::Denied(_) | Fate::Own | Fate::Crowded | Fate::Unrecorded => &self.counters.denied,
         });
         let record = trail::record(&self.sandbox, self.clock.wall(), report);
-        match slot {
-            Some(slot) => slot.record(record),
-            None => self.audit.record(record),
+        if let Some(slot) = slot {
+            slot.record(record).is_ok()
+        } else {
+            self.audit.record(record);
+            true
         }
     }
 }

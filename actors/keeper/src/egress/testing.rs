@@ -133,9 +133,12 @@ impl World {
     }
 
     pub(super) async fn with(budget: Budget) -> World {
+        World::recording(budget, Audit::memory()).await
+    }
+
+    pub(super) async fn recording(budget: Budget, audit: Audit) -> World {
         let server = TcpListener::bind("127.0.0.1:0").await.expect("bind");
         let port = server.local_addr().expect("address").port();
-        let audit = Audit::memory();
         let desk = Arc::new(Desk::new(Arguments {
             sandbox: "test".to_owned(),
             policy: policy(port),

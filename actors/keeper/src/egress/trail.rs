@@ -30,6 +30,7 @@ pub(super) fn record(sandbox: &str, now: SystemTime, report: Report) -> Record {
         | Fate::Own
         | Fate::Failed(_)
         | Fate::Abandoned
+        | Fate::Unknown
         | Fate::Crowded
         | Fate::Unrecorded
         | Fate::Withdrawn(_) => None,
@@ -57,6 +58,7 @@ fn told(fate: &Fate) -> (Ruling, &'static str, Option<String>) {
         Fate::Connected(_) => allowed("connected"),
         Fate::Failed(errno) => allowed(&name(*errno)),
         Fate::Abandoned => allowed("abandoned"),
+        Fate::Unknown => allowed("unknown"),
         Fate::Denied(refusal) => denied(refusal.reason.as_str()),
         Fate::Own => denied("own_listener"),
         Fate::Crowded => denied("too_many_pending"),
@@ -77,6 +79,7 @@ fn advice(fate: &Fate) -> (Option<String>, Option<String>) {
         | Fate::Connected(_)
         | Fate::Failed(_)
         | Fate::Abandoned
+        | Fate::Unknown
         | Fate::Crowded
         | Fate::Unrecorded => (None, None),
     }

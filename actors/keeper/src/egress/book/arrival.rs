@@ -63,8 +63,8 @@ impl<H: Hands> Book<H> {
             }
             Some((_, State::Broken(_, failure))) => {
                 return vec![
-                    Command::Refuse(waiter),
                     who.end(Some(&bound), failure.into()),
+                    Command::Refuse(waiter),
                 ];
             }
             Some((serial, State::Asked(_) | State::Dialling(_))) => {
@@ -74,7 +74,7 @@ impl<H: Hands> Book<H> {
                 let serial = self.serial();
                 (
                     serial,
-                    Command::Dial(bound.dial(serial, who.patience, Waiting::Connected)),
+                    Command::Dial(bound.dial(serial, &who, Waiting::Connected)),
                 )
             }
         };
@@ -163,8 +163,8 @@ impl<H: Hands> Book<H> {
 pub(super) fn refuse<H: Hands>(waiter: H::Waiter, who: Who<H>, refused: Refused) -> Commands<H> {
     let Who { caller, slot, .. } = who;
     vec![
-        Command::Refuse(waiter),
         record(Some(slot), refused.report(caller)),
+        Command::Refuse(waiter),
     ]
 }
 
@@ -177,7 +177,7 @@ fn reset_unrecorded<H: Hands>(waiter: H::Waiter, destination: SocketAddr) -> Com
         allowed: None,
         fate: Fate::Unrecorded,
     };
-    vec![Command::Refuse(waiter), record(None, Box::new(report))]
+    vec![record(None, Box::new(report)), Command::Refuse(waiter)]
 }
 
 fn cancel<H: Hands>((serial, state): (Serial, State<H>)) -> Option<Command<H>> {

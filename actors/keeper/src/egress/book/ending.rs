@@ -58,7 +58,7 @@ impl<H: Hands> Book<H> {
     pub(super) fn revised(&mut self, judge: &impl Judge) -> Commands<H> {
         let withdrawn = self.open.withdraw(judge).into_iter();
         withdrawn
-            .flat_map(|(serial, report)| [Command::Close(serial), record(None, report)])
+            .flat_map(|(serial, report)| [record(None, report), Command::Close(serial)])
             .collect()
     }
 

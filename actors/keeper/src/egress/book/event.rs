@@ -1,6 +1,7 @@
 //! What the book is told and what it asks for.
 
 use super::super::attempt::{Call, Caller, Cookie, Failure, Grant, Report, Serial};
+use holdfast_observability::Place;
 use holdfast_policy::Destination;
 use std::fmt::Debug;
 use std::net::SocketAddr;
@@ -14,6 +15,9 @@ pub trait Hands: Debug {
     type Waiter: Debug;
     /// Room for one audit record.
     type Slot: Debug;
+
+    /// Names the room.
+    fn place(slot: &Self::Slot) -> Place;
 }
 
 /// What happened.
@@ -113,7 +117,7 @@ pub enum Command<H: Hands> {
         /// A listener on this port must stand before the call continues.
         capture: Option<u16>,
     },
-    /// Connect to the target under the grant, and tell how it went.
+    /// Note what will be owed, then connect to the target under the grant, and tell how it went.
     Dial(Dial),
     /// Nobody waits for this dial any more.
     Cancel(Serial),
@@ -156,6 +160,10 @@ pub struct Dial {
     pub patience: Option<Duration>,
     /// Who waits.
     pub waiting: Waiting,
+    /// The room for its record.
+    pub place: Place,
+    /// What is on record if this process does not live to see the outcome.
+    pub owed: Box<Report>,
 }
 
 /// Who waits for a dial.

@@ -159,12 +159,7 @@ impl Bound {
         }
     }
 
-    pub(super) fn dial(
-        &self,
-        serial: Serial,
-        patience: Option<Duration>,
-        waiting: Waiting,
-    ) -> Dial {
+    pub(super) fn dial<H: Hands>(&self, serial: Serial, who: &Who<H>, waiting: Waiting) -> Dial {
         let Bound {
             destination,
             target,
@@ -175,8 +170,10 @@ impl Bound {
             target,
             destination,
             grant,
-            patience,
+            patience: who.patience,
             waiting,
+            place: H::place(&who.slot),
+            owed: report(Some(self), who.caller.clone(), Fate::Unknown),
         }
     }
 

@@ -2,6 +2,7 @@ use super::*;
 use crate::egress::attempt::Caller;
 use crate::egress::court::Court;
 use crate::egress::testing::{FOREIGN, GUARDED, OPEN, at, curl, policy, table, wget};
+use holdfast_observability::Place;
 use holdfast_policy::Policy;
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -16,6 +17,10 @@ impl Hands for Tokens {
     type Upstream = SocketAddr;
     type Waiter = SocketAddr;
     type Slot = Slot;
+
+    fn place(_: &Slot) -> Place {
+        Place::default()
+    }
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -121,6 +126,7 @@ fn fate(fate: &Fate) -> String {
         Fate::Connected(address) => format!("connected {}", address.ip()),
         Fate::Failed(errno) => format!("failed {errno}"),
         Fate::Abandoned => "abandoned".to_owned(),
+        Fate::Unknown => "unknown".to_owned(),
         Fate::Crowded => "crowded".to_owned(),
         Fate::Unrecorded => "unrecorded".to_owned(),
         Fate::Withdrawn(denied) => format!("withdrawn {}", denied.reason),
@@ -188,7 +194,7 @@ fn a_non_blocking_caller_is_let_go_while_the_dial_goes_on() {
     desk.attempt(2, OPEN, curl(), false);
     desk.step(Event::Released { serial: Serial(2) });
     assert!(desk.failed(2, libc::ETIMEDOUT).is_empty());
-    assert_eq!(desk.accept(2, OPEN), ["refuse", "record failed 110"]);
+    assert_eq!(desk.accept(2, OPEN), ["record failed 110", "refuse"]);
 }
 
 #[test]
@@ -200,14 +206,14 @@ fn an_address_that_was_swapped_after_the_judgement_gains_nothing() {
     desk.dialled(1, OPEN);
     assert_eq!(
         desk.accept(1, FOREIGN),
-        ["refuse", "record denied host_not_allowed"]
+        ["record denied host_not_allowed", "refuse"]
     );
 
     desk.attempt(2, OPEN, wget(), true);
     desk.dialled(2, OPEN);
     assert_eq!(
         desk.accept(2, GUARDED),
-        ["refuse", "record denied binary_not_allowed"]
+        ["record denied binary_not_allowed", "refuse"]
     );
 
     // Allowed there too: but over a connection of its own.
@@ -233,7 +239,7 @@ fn a_dial_under_way_to_the_wrong_place_is_cancelled() {
 
     assert_eq!(
         desk.accept(1, FOREIGN),
-        ["cancel 1", "refuse", "record denied host_not_allowed"]
+        ["cancel 1", "record denied host_not_allowed", "refuse"]
     );
 }
 
@@ -249,7 +255,7 @@ fn a_caller_that_cannot_be_observed_is_served_by_rules_that_name_no_program() {
     );
     assert_eq!(
         desk.accept(2, GUARDED),
-        ["refuse", "record denied identity_unobservable"]
+        ["record denied identity_unobservable", "refuse"]
     );
 
     // Its socket could be seen, its program not.
@@ -276,7 +282,7 @@ fn a_caller_whose_memory_is_unreadable_is_judged_when_it_arrives() {
     assert_eq!(desk.step(Event::Attempted(blind(2))), ["answer 2 0"]);
     assert_eq!(
         desk.accept(2, FOREIGN),
-        ["refuse", "record denied host_not_allowed"]
+        ["record denied host_not_allowed", "refuse"]
     );
 }
 
@@ -418,7 +424,7 @@ fn without_room_for_its_record_nothing_is_allowed() {
     };
     assert_eq!(
         desk.step(Event::Accepted(arrival)),
-        ["refuse", "record unrecorded"]
+        ["record unrecorded", "refuse"]
     );
 }
 
@@ -457,11 +463,11 @@ fn a_revised_policy_closes_what_it_denies_and_judges_what_is_pending() {
 
     assert_eq!(
         desk.step(Event::Revised),
-        ["close 1", "record withdrawn host_not_allowed"]
+        ["record withdrawn host_not_allowed", "close 1"]
     );
     assert_eq!(
         desk.accept(2, OPEN),
-        ["refuse", "record denied host_not_allowed"]
+        ["record denied host_not_allowed", "refuse"]
     );
     assert!(
         desk.step(Event::Revised).is_empty(),
@@ -479,7 +485,7 @@ fn a_policy_revised_during_the_dial_counts() {
 
     assert_eq!(
         desk.dialled(1, OPEN),
-        ["refuse", "record denied host_not_allowed"]
+        ["record denied host_not_allowed", "refuse"]
     );
 }
 
@@ -500,11 +506,11 @@ fn a_revised_policy_closes_what_leads_to_an_address_it_no_longer_admits() {
 
     assert_eq!(
         desk.step(Event::Revised),
-        ["close 1", "record withdrawn address_refused"]
+        ["record withdrawn address_refused", "close 1"]
     );
     assert_eq!(
         desk.accept(2, OPEN),
-        ["refuse", "record denied address_refused"]
+        ["record denied address_refused", "refuse"]
     );
 }
 

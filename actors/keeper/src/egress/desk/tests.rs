@@ -40,6 +40,58 @@ async fn an_allowed_program_reaches_its_server_and_leaves_one_record() {
     assert_eq!(world.desk.counters.allowed.load(Ordering::Relaxed), 2);
 }
 
+/// A bounded file that was put in a directory that is gone: what makes it outgrow its bound cannot be written, and nothing noted.
+fn unwritable() -> Audit {
+    let place = tempfile::tempdir().expect("a directory");
+    let audit = Audit::rotating(&place.path().join("audit.jsonl"), 1).expect("opens");
+    let now = std::time::SystemTime::UNIX_EPOCH;
+    audit.record(Record::syscall("test", now, "mount", "EPERM"));
+    audit
+}
+
+#[tokio::test]
+async fn what_cannot_be_noted_is_not_dialled_and_without_records_nothing_is_allowed() {
+    let audit = unwritable();
+    let mut world = World::recording(Budget::new(64), audit.clone()).await;
+
+    for how in [How::Blocking, How::NonBlocking, How::Blocking] {
+        assert_eq!(
+            world.connect(OPEN, wget(), how).await.err(),
+            Some(libc::ENOBUFS)
+        );
+    }
+
+    assert_eq!((audit.tally().written, audit.tally().lost), (1, 3));
+    assert!(audit.reserve().is_none());
+    let came = tokio::time::timeout(Duration::from_millis(50), world.server.accept()).await;
+    assert!(came.is_err(), "nobody came");
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_is_not_carried() {
+    // The disk runs full between the note and the record: the note is there, the record has no room.
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1).expect("opens");
+    audit.record(Record::syscall(
+        "test",
+        std::time::SystemTime::UNIX_EPOCH,
+        "mount",
+        "EPERM",
+    ));
+    let mut world = World::recording(Budget::new(64), audit.clone()).await;
+    let socket = TcpSocket::new_v4().expect("socket");
+    let verdict = world.announce(&socket, OPEN, wget(), How::Blocking).await;
+    assert_eq!(verdict.errno, 0);
+    drop(place);
+
+    let mut client = world.arrive(socket, OPEN).await;
+
+    assert!(is_reset(&mut client).await);
+    assert_eq!(audit.tally().lost, 1);
+    assert_eq!(world.desk.counters.open.load(Ordering::Relaxed), 0);
+}
+
 #[tokio::test]
 async fn a_denied_program_learns_it_at_connect_and_nothing_is_dialled() {
     // SB-19 (d), SB-29

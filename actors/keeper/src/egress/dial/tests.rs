@@ -1,8 +1,9 @@
 use super::*;
-use crate::egress::attempt::{Judge as _, Ruling, Serial};
+use crate::egress::attempt::{Fate, Judge as _, Report, Ruling, Serial};
 use crate::egress::book::Waiting;
 use crate::egress::court::Court;
 use crate::egress::testing::{OPEN, Table, at, policy, table, wget};
+use holdfast_observability::Place;
 use holdfast_policy::{Name, Reason};
 use socket2::SockAddr;
 use std::net::{Ipv4Addr, TcpListener};
@@ -15,6 +16,13 @@ fn order(port: u16) -> Dial {
         panic!("open.test is open");
     };
     let (serial, waiting) = (Serial(1), Waiting::Blocked);
+    let owed = Box::new(Report {
+        caller: wget(),
+        destination: Some(destination),
+        host: None,
+        allowed: None,
+        fate: Fate::Unknown,
+    });
     Dial {
         serial,
         target: judgement.target,
@@ -22,6 +30,8 @@ fn order(port: u16) -> Dial {
         grant,
         patience: None,
         waiting,
+        place: Place::default(),
+        owed,
     }
 }
 
