@@ -3,7 +3,7 @@
 //! ```text
 //! address ──listens──> connected ──same major version──> asked
 //!    │ nobody listens                    │ another
-//!    ├─ the default address: started in the background, once, whoever asks first
+//!    ├─ the default address: started in the background, once, whoever asks first; one that is just ending is waited for
 //!    └─ HOLDFAST_GATEWAY: refused, one line, at once
 //! ```
 
@@ -17,7 +17,7 @@ use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_client::GatewayClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::Config;
@@ -29,7 +29,7 @@ mod address;
 mod background;
 mod refusal;
 
-pub(crate) use refusal::refused;
+pub(crate) use refusal::{is_lost, refused, unnumbered};
 
 /// The services of the gateway, ready to be asked.
 pub(crate) type Client = GatewayClient<Channel>;
@@ -61,37 +61,72 @@ pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> R
 }
 
 /// The gateway, connected and found to speak our protocol.
+///
+/// One that is just ending breaks the first question off; where we may start one, the next is asked.
 pub(crate) async fn reach(config: &Config) -> Result<Client, Failure> {
     let address = Address::of(config)?;
-    let channel = match timeout(REACH, connect(&address, config)).await {
+    let mut tries = 0;
+    loop {
+        match ask(&address, config).await {
+            Ok(client) => return Ok(client),
+            Err(Unasked::BrokenOff(_)) if address.is_ours_to_start() && tries < MOST_TRIES => {
+                tries += 1;
+                sleep(AGAIN).await;
+            }
+            Err(Unasked::BrokenOff(failure) | Unasked::Failed(failure)) => return Err(failure),
+        }
+    }
+}
+
+/// Why the first question has no answer.
+enum Unasked {
+    /// Somebody was there, and went away before answering.
+    BrokenOff(Failure),
+    /// Asking again would say the same.
+    Failed(Failure),
+}
+
+/// Connects, and asks for the version: a question that may be asked twice.
+async fn ask(address: &Address, config: &Config) -> Result<Client, Unasked> {
+    let silent = || Unasked::Failed(unreachable(address, "it does not answer"));
+    let channel = match timeout(REACH, connect(address, config)).await {
         Ok(connected) => connected?,
-        Err(_late) => return Err(unreachable(&address, "it does not answer")),
+        Err(_late) => return Err(silent()),
     };
     let mut client = GatewayClient::new(channel)
         .max_decoding_message_size(holdfast_wire::MOST_BYTES)
         .max_encoding_message_size(holdfast_wire::MOST_BYTES);
     match timeout(ANSWER, client.version(v1::Nothing {})).await {
-        Ok(Ok(version)) => agree(&version.into_inner())?,
-        Ok(Err(status)) => return Err(unreachable(&address, &refusal::cause(&status))),
-        Err(_late) => return Err(unreachable(&address, "it does not answer")),
+        Ok(Ok(version)) => agree(&version.into_inner()).map_err(Unasked::Failed)?,
+        Ok(Err(status)) => {
+            let failure = unreachable(address, &refusal::cause(&status));
+            return Err(if is_lost(&status) {
+                Unasked::BrokenOff(failure)
+            } else {
+                Unasked::Failed(failure)
+            });
+        }
+        Err(_late) => return Err(silent()),
     }
     Ok(client)
 }
 
-async fn connect(address: &Address, config: &Config) -> Result<Channel, Failure> {
+async fn connect(address: &Address, config: &Config) -> Result<Channel, Unasked> {
     let path = match address {
         Address::Tcp(remote) => {
-            let connected = remote.endpoint()?.connect().await;
-            return connected.map_err(|error| unreachable(address, &deepest(&error)));
+            let connected = remote.endpoint().map_err(Unasked::Failed)?.connect().await;
+            let failed = |error| Unasked::Failed(unreachable(address, &deepest(&error)));
+            return connected.map_err(failed);
         }
         Address::Unix { path, .. } => path,
     };
     let first = match UnixStream::connect(path).await {
         Ok(stream) => stream,
         Err(error) if address.is_ours_to_start() && nobody_listens(&error) => {
-            background::start(config, path).await?
+            let started = background::start(config, path).await;
+            started.map_err(Unasked::Failed)?
         }
-        Err(error) => return Err(unreachable(address, &plain(&error))),
+        Err(error) => return Err(Unasked::Failed(unreachable(address, &plain(&error)))),
     };
     // The name is never looked up; the connection that was just made is the first one to be used.
     let mut first = Some(first);
@@ -111,7 +146,7 @@ async fn connect(address: &Address, config: &Config) -> Result<Channel, Failure>
         .initial_connection_window_size(WINDOW)
         .connect_with_connector(connector)
         .await
-        .map_err(|error| unreachable(address, &deepest(&error)))
+        .map_err(|error| Unasked::BrokenOff(unreachable(address, &deepest(&error))))
 }
 
 fn nobody_listens(error: &io::Error) -> bool {
@@ -168,7 +203,11 @@ fn internal(what: &str, error: &io::Error) -> Failure {
 }
 
 /// Between the call and a connection; a gateway that starts first has its own, longer one inside.
-const REACH: Duration = Duration::from_secs(8);
+const REACH: Duration = Duration::from_secs(12);
+
+/// How often and how fast one that is just ending is asked again: five seconds in all.
+const MOST_TRIES: u32 = 50;
+const AGAIN: Duration = Duration::from_millis(100);
 
 /// Between the connection and the first answer.
 const ANSWER: Duration = Duration::from_secs(2);

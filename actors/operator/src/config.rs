@@ -1,7 +1,7 @@
 //! What the process was given: arguments and environment, read once, here.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use nix::unistd::geteuid;
 
@@ -16,10 +16,16 @@ pub(crate) struct Config {
 
 impl Config {
     /// Reads everything.
+    ///
+    /// The gateway and its keepers stand elsewhere: what a directory is relative to is settled here, for all of them.
     pub(crate) fn read() -> Self {
+        let mut environment: Vec<(OsString, OsString)> = std::env::vars_os().collect();
+        if let Ok(here) = std::env::current_dir() {
+            root(&mut environment, &here);
+        }
         Self {
             arguments: std::env::args_os().collect(),
-            environment: std::env::vars_os().collect(),
+            environment,
         }
     }
 
@@ -65,6 +71,19 @@ impl Config {
     }
 }
 
+/// Makes the directories that are given relative to `here` absolute.
+fn root(environment: &mut [(OsString, OsString)], here: &Path) {
+    for (name, value) in environment {
+        if OURS.iter().any(|ours| name == ours) && !value.is_empty() {
+            // One that is absolute stays as it is.
+            *value = here.join(&*value).into_os_string();
+        }
+    }
+}
+
+/// Variables that name a directory of ours.
+const OURS: [&str; 2] = ["HOLDFAST_STATE_DIR", "HOLDFAST_RUNTIME_DIR"];
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -95,5 +114,20 @@ mod tests {
 
         assert!(config.state_directory().is_absolute());
         assert!(config.runtime_directory().is_absolute());
+    }
+
+    #[test]
+    fn a_relative_directory_is_one_of_the_callers() {
+        let mut config = given(&[
+            ("HOLDFAST_STATE_DIR", "s/t"),
+            ("HOLDFAST_RUNTIME_DIR", "/r"),
+            ("OTHER", "o"),
+        ]);
+
+        root(&mut config.environment, Path::new("/here"));
+
+        assert_eq!(config.state_directory(), PathBuf::from("/here/s/t"));
+        assert_eq!(config.runtime_directory(), PathBuf::from("/r"));
+        assert_eq!(config.variable("OTHER"), Some(OsStr::new("o")));
     }
 }

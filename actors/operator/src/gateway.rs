@@ -189,14 +189,16 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
         Listen::Unix(_) => None,
         Listen::Tcp(address) => Some(*address),
     };
+    // Keepers stand elsewhere.
+    let absolute = |given: PathBuf| std::path::absolute(&given).unwrap_or(given);
     Ok(Settings {
         places: Places {
             state: arguments
                 .state_dir
-                .unwrap_or_else(|| config.state_directory()),
+                .map_or_else(|| config.state_directory(), absolute),
             runtime: arguments
                 .runtime_dir
-                .unwrap_or_else(|| config.runtime_directory()),
+                .map_or_else(|| config.runtime_directory(), absolute),
         },
         sockets: listen.iter().filter_map(unix).collect(),
         addresses: listen.iter().filter_map(tcp).collect(),

@@ -29,7 +29,7 @@ impl Table {
         let cells: Vec<String> = cells.into();
         assert_eq!(cells.len(), self.headings.len(), "a cell for each heading");
         self.rows
-            .push(cells.iter().map(|cell| one_line(cell)).collect());
+            .push(cells.iter().map(|cell| cut(&one_line(cell))).collect());
     }
 
     /// The table in at most `width` columns; `None` for as many as it takes.
@@ -55,7 +55,8 @@ impl Table {
             for (cell, column) in row.iter().zip(&columns) {
                 let cell = fitting(cell, *column);
                 let padding = column - cell.width() + GAP;
-                let _infallible = write!(line, "{cell}{:padding$}", "");
+                line.push_str(&cell);
+                line.extend(std::iter::repeat_n(' ', padding));
             }
             let line = fitting(line.trim_end(), width.unwrap_or(usize::MAX));
             let _infallible = writeln!(text, "{line}");
@@ -131,10 +132,19 @@ pub(crate) fn one_line(text: &str) -> String {
         .collect()
 }
 
+/// A cell that is bounded in any case: characters that take no column count too.
+fn cut(text: &str) -> String {
+    let bounded: String = text.chars().take(WIDEST + 1).collect();
+    fitting(&bounded, WIDEST)
+}
+
 const GAP: usize = 2;
 
 /// No column gets narrower than this for the sake of others.
 const NARROWEST: usize = 4;
+
+/// No cell gets wider than this, however much room there is: whoever wants all of it asks for the document.
+const WIDEST: usize = 1024;
 
 #[cfg(test)]
 mod tests {
@@ -185,5 +195,17 @@ mod tests {
         assert_eq!(fitting("漢字漢字", 5), "漢字…");
         assert_eq!(fitting("abc", 0), "");
         assert_eq!(one_line("a\x1b[31mb\tc"), "a [31mb c");
+    }
+
+    #[test]
+    fn a_cell_of_any_length_is_cut() {
+        let mut table = Table::new(["COMMAND", "AGE"]);
+        table.row(["x".repeat(200_000), "1s".into()]);
+        table.row(["y".into(), "2s".into()]);
+
+        for line in table.text(None).lines() {
+            assert!(line.width() <= WIDEST + GAP + 3, "{}", line.len());
+        }
+        assert!(table.text(Some(60)).lines().all(|line| line.width() <= 60));
     }
 }

@@ -1,11 +1,12 @@
 //! Starts a gateway in the background, once, however many ask at the same time.
 //!
 //! Whoever gets the lock starts it and holds the lock until it listens; the others find it listening when they get the
-//! lock. The gateway is in a session of its own: neither our terminal nor our end reaches it.
+//! lock. One that is just ending is waited for. The gateway is in a session of its own: neither our terminal nor our end
+//! reaches it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io::{self, Read as _, Seek as _, SeekFrom};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -28,20 +29,26 @@ pub(super) async fn start(config: &Config, socket: &Path) -> Result<UnixStream, 
     if let Ok(stream) = UnixStream::connect(socket).await {
         return Ok(stream);
     }
+    // One that does not end in time is told of by the gateway that it keeps from starting.
+    if let Ok(Some(stream)) = timeout(ENDING, gone(&runtime.join("gateway.pid"), socket)).await {
+        return Ok(stream);
+    }
+    // It lets go of its state right after; somebody who serves elsewhere does not.
+    let _free = timeout(RIGHT_AFTER, gone(&state.join("gateway.lock"), socket)).await;
     let path = state.join("gateway.log");
-    let mut log = log(&path).map_err(|error| {
+    let (log, begin) = log(&path).map_err(|error| {
         Failure::caused(Kind::Unreadable, format!("open {}", path.display()), &error)
     })?;
     let mut gateway = spawn(config, &log).map_err(|error| internal("start the gateway", &error))?;
     match timeout(LONGEST, listening(socket, &mut gateway)).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(ended)) => Err(failed(&ended, &last_words(&mut log), &path)),
+        Ok(Err(ended)) => Err(failed(&ended, &last_words(&log, begin), &path)),
         Err(_late) => {
             // One that does not listen by now must not be in the way of the next attempt.
             let _gone = gateway.kill();
             let _reaped = gateway.wait();
             let waited = format!("it does not listen after {LONGEST:?}");
-            Err(failed(&waited, &last_words(&mut log), &path))
+            Err(failed(&waited, &last_words(&log, begin), &path))
         }
     }
 }
@@ -87,17 +94,34 @@ async fn lock(path: &Path) -> Result<Flock<File>, Failure> {
     }
 }
 
-/// The gateway's log, from its end on.
-fn log(path: &Path) -> io::Result<File> {
-    let mut log = OpenOptions::new()
+/// Waits until no gateway holds a lock. `Some`: one listens meanwhile.
+async fn gone(held: &Path, socket: &Path) -> Option<UnixStream> {
+    while is_held(held) {
+        if let Ok(stream) = UnixStream::connect(socket).await {
+            return Some(stream);
+        }
+        sleep(LOOK_AGAIN).await;
+    }
+    None
+}
+
+/// A holder removes the file when it ends; one that was killed leaves it, unlocked.
+fn is_held(path: &Path) -> bool {
+    let locked = File::open(path).map(|file| Flock::lock(file, FlockArg::LockSharedNonblock));
+    matches!(locked, Ok(Err((_, nix::errno::Errno::EWOULDBLOCK))))
+}
+
+/// The gateway's log, and where it ends before anything new is written.
+fn log(path: &Path) -> io::Result<(File, u64)> {
+    let log = OpenOptions::new()
         .create(true)
         .append(true)
         .read(true)
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path)?;
-    log.seek(SeekFrom::End(0))?;
-    Ok(log)
+    let end = log.metadata()?.len();
+    Ok((log, end))
 }
 
 fn spawn(config: &Config, log: &File) -> io::Result<Child> {
@@ -128,23 +152,42 @@ async fn listening(socket: &Path, gateway: &mut Child) -> Result<UnixStream, Str
     }
 }
 
-/// The last lines that it logged, for the error of whoever started it.
-fn last_words(log: &mut File) -> String {
+/// What was logged since `begin`, for the error of whoever started it; the last of it where it is much.
+fn last_words(log: &File, begin: u64) -> String {
+    let end = log.metadata().map_or(begin, |log| log.len());
+    let mut at = begin.max(end.saturating_sub(MOST_WORDS));
     let mut said = Vec::new();
-    // Our own descriptor still stands where the log ended before it was started.
-    let _nothing_said = log.take(MOST_WORDS).read_to_end(&mut said);
-    let said = String::from_utf8_lossy(&said);
-    said.lines()
-        .rfind(|line| !line.trim().is_empty())
-        .unwrap_or_default()
-        .to_owned()
+    let mut buffer = [0; 4096];
+    // The descriptor's own offset is shared with the gateway, which moves it.
+    while at < end
+        && let Ok(count @ 1..) = log.read_at(&mut buffer, at)
+    {
+        said.extend_from_slice(&buffer[..count]);
+        at += count as u64;
+    }
+    String::from_utf8_lossy(&said).into_owned()
 }
 
+/// Its failure as it told it, with its own hint; of one that told none, how it ended and the last line it logged.
 fn failed(how: &str, said: &str, log: &Path) -> Failure {
-    let said = said.strip_prefix("holdfast: ").unwrap_or(said);
-    let reason = if said.is_empty() { how } else { said };
-    Failure::new(Kind::Unreachable, format!("start the gateway: {reason}"))
-        .hint(format!("{how}; its log is {}", log.display()))
+    let mut lines = said.lines().filter(|line| !line.trim().is_empty()).rev();
+    let mut hint = None;
+    let mut last = None;
+    let reason = lines.find_map(|line| {
+        if let Some(told) = line.trim_start().strip_prefix("hint: ") {
+            hint.get_or_insert(told);
+        }
+        last.get_or_insert(line);
+        line.strip_prefix("holdfast: ")
+    });
+    let message = match (reason, last) {
+        (Some(reason), _) => format!("start the gateway: {reason}"),
+        (None, Some(last)) => format!("start the gateway: {how}: {last}"),
+        (None, None) => format!("start the gateway: {how}, and it logged nothing"),
+    };
+    let own = hint.filter(|_| reason.is_some());
+    let own = own.map_or_else(String::new, |hint| format!("{hint}; "));
+    Failure::new(Kind::Unreachable, message).hint(format!("{own}its log is {}", log.display()))
 }
 
 /// How long a gateway may take until it listens.
@@ -154,3 +197,73 @@ const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
 /// As much of a log as is looked through for the reason.
 const MOST_WORDS: u64 = 64 << 10;
+
+/// How long a gateway that was told to stop may take to be gone.
+const ENDING: Duration = Duration::from_secs(5);
+
+/// Between the two locks that a gateway lets go of.
+const RIGHT_AFTER: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    fn text(said: &str) -> (String, String) {
+        let failure = failed("it ended with exit status: 125", said, Path::new("/l"));
+        let hint = failure.document()["error"]["details"]["hint"].clone();
+        let hint = hint.as_str().unwrap_or_default().to_owned();
+        (failure.message().to_owned(), hint)
+    }
+
+    #[test]
+    fn what_the_gateway_told_is_the_reason_and_its_hint_ours() {
+        let said =
+            "12:00 INFO serving\nholdfast: use /s: it is open to others\n  hint: chmod 700 /s\n";
+
+        let (message, hint) = text(said);
+
+        assert_eq!(message, "start the gateway: use /s: it is open to others");
+        assert_eq!(hint, "chmod 700 /s; its log is /l");
+    }
+
+    #[test]
+    fn one_that_told_nothing_is_told_by_its_end_once() {
+        let (silent, hint) = text("");
+        let (panicked, _) = text("thread 'main' panicked\nat the disco\n\n");
+
+        let ended = "start the gateway: it ended with exit status: 125";
+        assert_eq!(silent, format!("{ended}, and it logged nothing"));
+        assert!(!hint.contains("125"), "{hint}");
+        assert_eq!(panicked, format!("{ended}: at the disco"));
+    }
+
+    #[test]
+    fn only_what_this_start_logged_is_looked_at() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("gateway.log");
+        fs::write(&path, "holdfast: an old story\n").expect("writes");
+        let (log, begin) = log(&path).expect("opens");
+        // As a gateway writes: by a descriptor that shares our offset.
+        let mut gateways = log.try_clone().expect("is shared");
+
+        gateways.write_all(b"holdfast: the news\n").expect("writes");
+
+        assert_eq!(last_words(&log, begin), "holdfast: the news\n");
+    }
+
+    #[test]
+    fn a_lock_is_held_as_long_as_somebody_holds_it() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("gateway.pid");
+        assert!(!is_held(&path));
+
+        let file = File::create(&path).expect("creates");
+        let held = Flock::lock(file, FlockArg::LockExclusiveNonblock).expect("locks");
+        assert!(is_held(&path));
+        drop(held);
+
+        assert!(!is_held(&path));
+    }
+}

@@ -10,11 +10,10 @@ use crate::failure::{Failure, Kind};
 pub(crate) fn refused(status: &Status) -> Failure {
     let code = code(status.code());
     let Some(problem) = problem::of(status) else {
-        let is = |codes: &[Code]| codes.contains(&status.code());
-        let (reason, message) = if is(&[Code::Unavailable, Code::Unknown, Code::Cancelled]) {
+        let (reason, message) = if is_lost(status) {
             let message = format!("the gateway went away: {}", cause(status));
             ("GatewayLost", message)
-        } else if is(&[Code::Unimplemented]) {
+        } else if status.code() == Code::Unimplemented {
             let message = "the gateway does not know this request";
             ("Unimplemented", message.to_owned())
         } else {
@@ -48,6 +47,12 @@ pub(crate) fn refused(status: &Status) -> Failure {
     }
 }
 
+/// Whether it is the connection that says so: what carries a problem was said by a gateway that is there.
+pub(crate) fn is_lost(status: &Status) -> bool {
+    let lost = [Code::Unavailable, Code::Unknown, Code::Cancelled];
+    lost.contains(&status.code()) && problem::of(status).is_none()
+}
+
 /// What an error without a problem says: at its root where it has causes, in one line.
 pub(super) fn cause(status: &Status) -> String {
     let root = std::error::Error::source(status).map(super::deepest);
@@ -56,7 +61,7 @@ pub(super) fn cause(status: &Status) -> String {
 }
 
 /// The sentence without the numbers of errnos, which say the same once more.
-fn unnumbered(message: &str) -> String {
+pub(crate) fn unnumbered(message: &str) -> String {
     let mut plain = String::new();
     let mut rest = message;
     while let Some((before, after)) = rest.split_once(" (os error ") {

@@ -1,10 +1,12 @@
 //! `holdfast create`: a sandbox that lasts.
 //!
 //! ```text
-//! Asking ──acknowledged──> its name is printed
-//!             └─ --wait ─> Waiting ──ready──> its name is printed
-//!                             │ signal: deleted again, 128+N
-//!                             └ it fails: kept, so that its logs can be read; 125
+//! Asking ──acknowledged──> its name is printed: it stays
+//!   │         └─ --wait ─> Waiting ──ready, or its program has ended well──> its name is printed: it stays
+//!   │ signal: the answer   │   │ signal: deleted again, 128+N
+//!   │ is awaited, what     │   └ its program could not be started: kept; 127, 126
+//!   │ was made is deleted  └ it ended otherwise: kept, so that its logs can be read; 125
+//!   └──> 128+N
 //! ```
 
 use std::ffi::OsString;
@@ -14,16 +16,20 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
 use holdfast_wire::v1::Phase;
+use holdfast_wire::v1::exit::How;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::time::timeout;
+use tonic::Code;
 
+use super::wait::Standing;
 use super::{request, status, wait, words};
 use crate::cli::OnLinkLoss;
 use crate::cli::sandboxes::{Create, Goal, Restart};
-use crate::client::{self, Client, refused};
+use crate::client::{self, Client, is_lost, refused, unnumbered};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output;
@@ -41,65 +47,142 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
     client::on_runtime(async {
         let mut ends = Ends::listen()
             .map_err(|error| Failure::caused(Kind::Internal, "listen for signals", &error))?;
-        let client = tokio::select! {
+        let mut client = tokio::select! {
             reached = client::reach(config) => reached?,
             signal = ends.next() => return Err(Failure::interrupted(signal)),
         };
-        // From here on it may exist: whoever interrupts us wants it gone again.
-        let mut asking = client.clone();
+        if let Some(signal) = ends.next().now_or_never() {
+            return Err(Failure::interrupted(signal));
+        }
+        asking(&client, asked, &name, &mut ends).await?;
+        // From here on it exists: whoever interrupts us before it has a name wants it gone again.
         let work = async {
-            let answer = asking.create(asked).await;
-            answer.map_err(|status| refused(&status))?;
             if waits {
-                ready(&mut asking, &name, quiet).await?;
+                ready(&mut client, &name, quiet).await?;
             }
             Ok(())
         };
         let outcome = tokio::select! {
-            outcome = work => outcome,
-            signal = ends.next() => Err(Failure::interrupted(signal)),
+            biased;
+            signal = ends.next() => Err(signal),
+            outcome = work => Ok(outcome),
         };
-        if let Err(failure) = &outcome
-            && let Kind::Interrupted(_) = failure.kind()
-        {
-            undo(client, &name).await;
+        match outcome {
+            Ok(outcome) => outcome?,
+            Err(signal) => return Err(undo(client, &name, signal).await),
         }
-        outcome?;
         output::text(&format!("{name}\n"))?;
         Ok(ExitCode::SUCCESS)
     })
 }
 
-/// Waits until it is ready; a program that has ended by then was ready before.
+/// Asks for it until the gateway has answered. A request that is on its way cannot be called back: after a signal its
+/// answer is awaited all the same, since only what this request has made may be deleted.
+async fn asking(
+    client: &Client,
+    asked: v1::CreateRequest,
+    name: &str,
+    ends: &mut Ends,
+) -> Result<(), Failure> {
+    let mut asker = client.clone();
+    let asking = asker.create(asked);
+    tokio::pin!(asking);
+    let signal = tokio::select! {
+        answer = &mut asking => {
+            return answer.map(drop).map_err(|status| refused(&status));
+        }
+        signal = ends.next() => signal,
+    };
+    match timeout(ACKNOWLEDGED, asking).await {
+        Ok(Ok(_made)) => Err(undo(client.clone(), name, signal).await),
+        Ok(Err(status)) if is_lost(&status) => Err(left(name, signal, "the gateway went away")),
+        Ok(Err(_refused)) => Err(Failure::interrupted(signal)),
+        Err(_late) => Err(left(name, signal, "the gateway does not answer")),
+    }
+}
+
+/// A signal ended us, and nobody knows what became of the sandbox.
+fn left(name: &str, signal: i32, why: &str) -> Failure {
+    let ended = Failure::interrupted(signal);
+    let message = format!("{}; {name} may be there: {why}", ended.message());
+    Failure::new(ended.kind(), message).hint(format!(
+        "`holdfast status {name}` shows it; `holdfast delete {name} --force` removes it"
+    ))
+}
+
+/// Waits until it is ready, or its program has ended well before that.
 async fn ready(client: &mut Client, name: &str, quiet: bool) -> Result<(), Failure> {
     let mut last = None;
     let mut progress = Progress::new(quiet);
     let mut watching = client.clone();
     let waited = tokio::select! {
-        waited = wait::reached(client, name, Goal::Ready, &mut last) => waited,
+        waited = wait::reached(client, name, (Goal::Ready, standing), &mut last) => waited,
         never = progress.show(&mut watching, name) => never,
     };
     progress.clear();
-    match waited {
-        Err(_) if last.as_ref().is_some_and(has_run) => Ok(()),
-        Err(failure) if failure.kind() == Kind::NotReached => Err(failure.hint(format!(
+    waited.map_err(|failure| {
+        let failure = match last.as_ref().and_then(|last| unstarted(name, last)) {
+            Some(unstarted) => unstarted,
+            None if failure.kind() == Kind::NotReached => failure,
+            None => return failure,
+        };
+        if last.is_none_or(|last| last.phase() == Phase::Deleting) {
+            return failure;
+        }
+        failure.hint(format!(
             "`holdfast logs {name}` says what happened; `holdfast delete {name}` removes it"
-        ))),
-        other => other,
+        ))
+    })
+}
+
+/// Where it stands on the way to being ready. A program that could not be started is not waited for, even when it is tried
+/// again; one that ended well has been what was wanted.
+fn standing(status: &v1::Status) -> Standing {
+    let exit = status.main.as_ref().and_then(|main| main.exit.as_ref());
+    let ended_well = exit.and_then(|exit| exit.how.as_ref()) == Some(&How::Code(0));
+    match status.phase() {
+        Phase::Stopped if status.reason == "MainExited" && ended_well => Standing::Reached,
+        Phase::Pending if unstarted("", status).is_some() => {
+            Standing::Never("its main process could not be started".to_owned())
+        }
+        Phase::Unspecified
+        | Phase::Pending
+        | Phase::Ready
+        | Phase::Degraded
+        | Phase::Failed
+        | Phase::Stopped
+        | Phase::Deleting => wait::judge(status, Goal::Ready),
     }
 }
 
-fn has_run(status: &v1::Status) -> bool {
-    status.phase() == Phase::Stopped && status.reason == "MainExited"
+/// The failure to start its main process, if that is what its status tells.
+fn unstarted(name: &str, status: &v1::Status) -> Option<Failure> {
+    let main = status.main.as_ref()?;
+    let kind = match main.reason.as_str() {
+        "ProgramNotFound" => Kind::ProgramNotFound,
+        "ProgramNotExecutable" => Kind::ProgramNotExecutable,
+        _ => return None,
+    };
+    let why = match main.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+        Some(How::Unknown(why)) => why.as_str(),
+        Some(How::Code(_) | How::Signal(_)) | None => &status.message,
+    };
+    let message = format!("start the main process of {name}: {}", unnumbered(why));
+    Some(Failure::new(kind, message))
 }
 
 /// Deletes what was half made. Bounded: whoever pressed Ctrl-C wants to leave.
-async fn undo(mut client: Client, name: &str) {
+async fn undo(mut client: Client, name: &str, signal: i32) -> Failure {
     let request = v1::DeleteRequest {
         sandbox: name.to_owned(),
         force: true,
     };
-    let _told_by_the_list = timeout(UNDOING, client.delete(request)).await;
+    match timeout(UNDOING, client.delete(request)).await {
+        Ok(Ok(_deleted)) => Failure::interrupted(signal),
+        Ok(Err(status)) if status.code() == Code::NotFound => Failure::interrupted(signal),
+        Ok(Err(status)) => left(name, signal, refused(&status).message()),
+        Err(_late) => left(name, signal, "its deletion takes longer than ten seconds"),
+    }
 }
 
 /// One line on stderr that is drawn again and again, for a person who waits.
@@ -200,8 +283,64 @@ fn link_loss(what: OnLinkLoss) -> &'static str {
     }
 }
 
+/// How long a request that nobody wants any more may take to be answered.
+const ACKNOWLEDGED: Duration = Duration::from_secs(5);
+
 /// How long the deletion of something half made may take.
 const UNDOING: Duration = Duration::from_secs(10);
 
 /// Progress is short: a line that wraps cannot be drawn again.
 const NARROW: usize = 72;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(phase: Phase, how: How, reason: &str) -> v1::Status {
+        v1::Status {
+            phase: phase.into(),
+            reason: "MainExited".into(),
+            main: Some(v1::Ending {
+                exit: Some(v1::Exit { how: Some(how) }),
+                reason: reason.into(),
+                ..v1::Ending::default()
+            }),
+            ..v1::Status::default()
+        }
+    }
+
+    #[test]
+    fn an_end_before_it_is_ready_is_a_success_only_when_it_is_one() {
+        let stopped = |how| standing(&status(Phase::Stopped, how, ""));
+
+        assert_eq!(stopped(How::Code(0)), Standing::Reached);
+        for how in [How::Code(1), How::Signal(9), How::Unknown(String::new())] {
+            assert!(matches!(stopped(how), Standing::Never(_)));
+        }
+        assert!(matches!(
+            standing(&status(Phase::Failed, How::Code(0), "")),
+            Standing::Never(_)
+        ));
+    }
+
+    /// EX-10: what is missing and what cannot run are two answers.
+    #[test]
+    fn a_main_process_that_could_not_be_started_has_its_own_codes() {
+        for (reason, code) in [("ProgramNotFound", 127), ("ProgramNotExecutable", 126)] {
+            for phase in [Phase::Stopped, Phase::Failed, Phase::Pending] {
+                let status = status(
+                    phase,
+                    How::Unknown("find /nope: no (os error 2)".into()),
+                    reason,
+                );
+
+                let failure = unstarted("qa", &status).expect("is told");
+
+                assert_eq!(failure.kind().exit(), code);
+                assert!(failure.message().ends_with("qa: find /nope: no"));
+                assert!(matches!(standing(&status), Standing::Never(_)));
+            }
+        }
+        assert!(unstarted("qa", &status(Phase::Stopped, How::Code(3), "")).is_none());
+    }
+}

@@ -12,11 +12,10 @@ use std::time::Duration;
 use holdfast_wire::v1;
 use holdfast_wire::v1::Phase;
 use tokio::time::{sleep, timeout};
-use tonic::Code;
 
 use super::{request, status, words};
 use crate::cli::sandboxes::{Goal, Wait};
-use crate::client::{self, Client, refused};
+use crate::client::{self, Client, is_lost, refused};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 
@@ -25,7 +24,13 @@ pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failur
     let limit = arguments.timeout.unwrap_or(Duration::MAX);
     client::with(config, async |mut client| {
         let mut last = None;
-        let waiting = reached(&mut client, &arguments.name, arguments.goal, &mut last);
+        let judge = |status: &v1::Status| judge(status, arguments.goal);
+        let waiting = reached(
+            &mut client,
+            &arguments.name,
+            (arguments.goal, judge),
+            &mut last,
+        );
         match timeout(limit, waiting).await {
             Ok(reached) => reached.map(|()| ExitCode::SUCCESS),
             Err(_late) => Err(late(&arguments.name, arguments.goal, limit, last.as_ref())),
@@ -33,11 +38,11 @@ pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failur
     })
 }
 
-/// Waits until the goal is reached. An error: it cannot be reached any more. `last` is the status that was seen last.
+/// Waits until it stands at the goal. An error: it never will. `last` is the status that was seen last.
 pub(super) async fn reached(
     client: &mut Client,
     name: &str,
-    goal: Goal,
+    goal: (Goal, impl Fn(&v1::Status) -> Standing + Copy),
     last: &mut Option<v1::Status>,
 ) -> Result<(), Failure> {
     loop {
@@ -58,13 +63,11 @@ enum Lost {
 async fn watched(
     client: &mut Client,
     name: &str,
-    goal: Goal,
+    (goal, judge): (Goal, impl Fn(&v1::Status) -> Standing),
     last: &mut Option<v1::Status>,
 ) -> Result<(), Lost> {
     let outcome = |status: &tonic::Status| {
-        let gone = [Code::Unavailable, Code::Unknown, Code::Cancelled].contains(&status.code());
-        // What carries a problem was said by a gateway that is there.
-        if gone && holdfast_wire::problem::of(status).is_none() {
+        if is_lost(status) {
             Lost::Gateway
         } else {
             Lost::For(refused(status))
@@ -73,7 +76,7 @@ async fn watched(
     let opened = client.watch(request(name)).await;
     let mut changes = opened.map_err(|status| outcome(&status))?.into_inner();
     while let Some(status) = changes.message().await.map_err(|status| outcome(&status))? {
-        let judged = judge(&status, goal);
+        let judged = judge(&status);
         *last = Some(status);
         match judged {
             Standing::Reached => return Ok(()),
@@ -90,14 +93,17 @@ async fn watched(
 
 /// Where a sandbox stands on the way to a goal.
 #[derive(Debug, PartialEq, Eq)]
-enum Standing {
+pub(super) enum Standing {
+    /// There.
     Reached,
+    /// Not there, and on its way.
     Elsewhere,
     /// It ended somewhere else, and will not leave by itself.
     Never(String),
 }
 
-fn judge(status: &v1::Status, goal: Goal) -> Standing {
+/// Judges a status by its phase.
+pub(super) fn judge(status: &v1::Status, goal: Goal) -> Standing {
     let phase = status.phase();
     let goal_phase = match goal {
         Goal::Ready => Phase::Ready,

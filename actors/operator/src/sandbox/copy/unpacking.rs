@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::fs::{self, DirBuilder};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
@@ -17,7 +17,8 @@ use crate::failure::{Failure, Kind};
 
 /// Whether something can be put there, before anybody is asked.
 pub(super) fn check(destination: &Path) -> Result<(), Failure> {
-    let there = fs::metadata(beside(destination));
+    let destination = place(destination)?;
+    let there = fs::metadata(beside(&destination));
     let is_directory = there.and_then(|there| {
         let wrong = || io::ErrorKind::NotADirectory.into();
         there.is_dir().then_some(()).ok_or_else(wrong)
@@ -26,6 +27,52 @@ pub(super) fn check(destination: &Path) -> Result<(), Failure> {
         let message = format!("copy to {}", destination.display());
         Failure::caused(Kind::Unreadable, message, &error)
     })
+}
+
+/// Where it will be: the destination, or what a link there leads to. Only a file, a directory or nothing may be there.
+fn place(destination: &Path) -> Result<PathBuf, Failure> {
+    let wrong = |why: &str| {
+        let message = format!("copy to {}: {why}", destination.display());
+        Failure::new(Kind::Unreadable, message).hint(
+            "name a file, a directory or a new name; `-` writes the copy to stdout as a tar stream",
+        )
+    };
+    let told = |error: &io::Error| wrong(&told(error));
+    let there = match fs::symlink_metadata(destination) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(destination.to_owned()),
+        Err(error) => return Err(told(&error)),
+    };
+    let (place, there) = if there.is_symlink() {
+        let place = fs::canonicalize(destination).map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                wrong("it is a link that leads nowhere")
+            } else {
+                told(&error)
+            }
+        })?;
+        let there = fs::metadata(&place).map_err(|error| told(&error))?;
+        (place, there)
+    } else {
+        (destination.to_owned(), there)
+    };
+    match special(there.file_type()) {
+        Some(what) => Err(wrong(&format!("it is {what}, which is never replaced"))),
+        None => Ok(place),
+    }
+}
+
+/// What is neither a file nor a directory nor a link, by its name.
+fn special(kind: fs::FileType) -> Option<&'static str> {
+    if kind.is_file() || kind.is_dir() || kind.is_symlink() {
+        None
+    } else if kind.is_fifo() {
+        Some("a pipe")
+    } else if kind.is_socket() {
+        Some("a socket")
+    } else {
+        Some("a device")
+    }
 }
 
 /// Where it is staged: in the destination when that is a directory, else in the directory where it will be.
@@ -50,14 +97,15 @@ pub(super) struct Staged {
 pub(super) fn stage(stream: Reader, destination: &Path) -> Result<Staged, Failure> {
     let wrong =
         |error: io::Error| failed(&format!("copy to {}", destination.display()), &told(&error));
-    let directory = beside(destination).join(format!(".holdfast-cp-{}", Uuid::now_v7()));
+    let destination = place(destination)?;
+    let directory = beside(&destination).join(format!(".holdfast-cp-{}", Uuid::now_v7()));
     DirBuilder::new()
         .mode(0o700)
         .create(&directory)
         .map_err(wrong)?;
     let staged = Staged {
         directory,
-        destination: destination.to_owned(),
+        destination: destination.clone(),
     };
     unpack(stream, &staged.directory).map_err(wrong)?;
     Ok(staged)
@@ -105,6 +153,9 @@ impl Staged {
         };
         if self.destination.is_dir() {
             for name in &names {
+                fits(&self.directory.join(name), &self.destination.join(name))?;
+            }
+            for name in &names {
                 merge(&self.directory.join(name), &self.destination.join(name))?;
             }
             return Ok(());
@@ -115,6 +166,7 @@ impl Staged {
             return Err(io::ErrorKind::NotADirectory.into());
         }
         if names.len() == 1 {
+            fits(&came, &self.destination)?;
             return merge(&came, &self.destination);
         }
         // The content of a directory, for a directory that is not there yet.
@@ -132,8 +184,30 @@ impl Drop for Staged {
     }
 }
 
-/// Moves one over the other: directories become one, anything else is replaced. A link at the destination is replaced,
-/// never followed.
+/// Whether one can be moved over the other, looked at as a whole before anything is moved: no device, pipe or socket is
+/// replaced, and no directory gives way to a file or a file to a directory.
+fn fits(from: &Path, to: &Path) -> io::Result<()> {
+    let there = match fs::symlink_metadata(to) {
+        Ok(there) => there,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    let wrong = |why: &str| Err(io::Error::other(format!("{} {why}", to.display())));
+    if let Some(what) = special(there.file_type()) {
+        return wrong(&format!("is {what}, which is never replaced"));
+    }
+    match (fs::symlink_metadata(from)?.is_dir(), there.is_dir()) {
+        (true, true) => names_in(from)?
+            .iter()
+            .try_for_each(|name| fits(&from.join(name), &to.join(name))),
+        (true, false) => wrong("is no directory"),
+        (false, true) => wrong("is a directory"),
+        (false, false) => Ok(()),
+    }
+}
+
+/// Moves one over the other: directories become one, a file or a link is replaced. A link below the destination is
+/// never followed: its name is the sandbox's word.
 fn merge(from: &Path, to: &Path) -> io::Result<()> {
     let is_directory = |path: &Path| fs::symlink_metadata(path).is_ok_and(|there| there.is_dir());
     if is_directory(from) && is_directory(to) {

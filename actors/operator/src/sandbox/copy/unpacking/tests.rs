@@ -194,3 +194,81 @@ fn an_empty_stream_is_no_copy() {
     assert!(check(&place.path().join("no/such")).is_err());
     holds(place.path(), &[]);
 }
+
+#[test]
+fn devices_and_pipes_at_the_destination_stay_what_they_are() {
+    let place = place();
+    let pipe = place.path().join("pipe");
+    let socket = place.path().join("socket");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+    let _listens = std::os::unix::net::UnixListener::bind(&socket).expect("a socket");
+    std::os::unix::fs::symlink(&pipe, place.path().join("link")).expect("links");
+    let kind = |path: &Path| {
+        let there = fs::symlink_metadata(path).expect("is there");
+        special(there.file_type())
+    };
+
+    for (name, what) in [
+        ("pipe", "a pipe"),
+        ("socket", "a socket"),
+        ("link", "a pipe"),
+    ] {
+        let destination = place.path().join(name);
+        let failure = check(&destination).expect_err("is refused");
+        assert!(failure.message().contains(what), "{}", failure.message());
+        assert!(failure.message().contains(name), "{}", failure.message());
+        assert!(Sent::new().file("a", "x").put(&destination).is_err());
+    }
+    assert!(check(Path::new("/dev/null")).is_err());
+    // One whose own name meets them, among others that would fit.
+    let meets = Sent::new().file("a", "x").file("pipe", "x");
+    let failure = meets.put(place.path()).expect_err("is refused");
+    assert!(
+        failure.message().contains("pipe is a pipe"),
+        "{}",
+        failure.message()
+    );
+
+    assert_eq!(kind(&pipe), Some("a pipe"));
+    assert_eq!(kind(&socket), Some("a socket"));
+    holds(place.path(), &["link", "pipe", "socket"]);
+}
+
+#[test]
+fn a_link_at_the_destination_is_followed_and_one_that_leads_nowhere_refused() {
+    let place = place();
+    let (elsewhere, link) = (place.path().join("in"), place.path().join("link"));
+    fs::create_dir(&elsewhere).expect("creates");
+    fs::write(elsewhere.join("target"), "old").expect("writes");
+    std::os::unix::fs::symlink("in/target", &link).expect("links");
+    std::os::unix::fs::symlink("in/nothing", place.path().join("dangling")).expect("links");
+
+    Sent::new().file("a", "new").put(&link).expect("copies");
+    let dangling = check(&place.path().join("dangling"));
+
+    assert_eq!(read(elsewhere.join("target")), "new");
+    assert!(fs::read_link(&link).is_ok(), "the link stays one");
+    assert!(
+        dangling
+            .expect_err("is refused")
+            .message()
+            .contains("leads nowhere")
+    );
+    holds(&elsewhere, &["target"]);
+}
+
+#[test]
+fn what_does_not_fit_is_found_before_anything_is_moved() {
+    let place = place();
+    fs::create_dir(place.path().join("b")).expect("creates");
+
+    let failure = Sent::new().file("a", "x").file("b", "x").put(place.path());
+
+    assert!(
+        failure
+            .expect_err("a file is no directory")
+            .message()
+            .contains("is a directory")
+    );
+    holds(place.path(), &["b"]);
+}
