@@ -63,6 +63,10 @@ pub(crate) enum Stage {
     Up {
         until: Moment,
     },
+    /// Another gateway's keeper, which has until then to report to this one; then it is silent.
+    Adopting {
+        until: Moment,
+    },
     /// The keeper has not reported for too long. It is killed when that goes on.
     Silent {
         until: Moment,
@@ -103,6 +107,8 @@ pub(crate) enum After {
 pub(crate) enum Found {
     /// A generation that ran; `gone` is why it is over if nothing of it lives.
     Running { gone: Why },
+    /// One that has ended in good order.
+    Over(End),
     /// One that was being ended.
     Ending(After),
 }
@@ -140,6 +146,8 @@ pub(crate) enum Event {
     Unlinked,
     KeeperFell(End),
     BoundaryFell,
+    /// The boundary ended after the keeper had said how the sandbox did. The keeper itself is on its way out.
+    BoundaryLeft(End),
     /// What is on disk could not be removed.
     NotRemoved,
     /// Time has passed.
@@ -219,10 +227,9 @@ impl Life {
         let mut life = Self { alive, ..self };
         let commands = match found {
             Found::Ending(after) => life.end(after, now, now),
+            Found::Over(end) => life.ended(end, now),
             Found::Running { .. } if alive.keeper => {
-                life.stage = Stage::Silent {
-                    until: now + SILENCE,
-                };
+                life.stage = Stage::Adopting { until: now + LEASE };
                 Vec::new()
             }
             Found::Running { .. } if alive.boundary => {
@@ -245,6 +252,7 @@ impl Life {
             }
             Stage::Starting { until }
             | Stage::Up { until }
+            | Stage::Adopting { until }
             | Stage::Silent { until }
             | Stage::Ending { until, .. } => Some(*until),
             Stage::Stopped { .. } | Stage::Failed { .. } => None,
@@ -265,16 +273,21 @@ impl Life {
                 // One that leaves in good order has ended its boundary, or has seen its end.
                 self.alive.boundary &= matches!(end, End::Crashed { boundary: true, .. });
             }
-            Event::BoundaryFell => self.alive.boundary = false,
+            Event::BoundaryFell | Event::BoundaryLeft(_) => self.alive.boundary = false,
             Event::Reported | Event::Unlinked | Event::NotRemoved | Event::Woke => {}
         }
         match (&self.stage, event) {
             (_, Event::Woke) if self.deadline().is_none_or(|deadline| deadline > now) => Vec::new(),
             (_, Event::Woke) => self.woke(now),
-            (Stage::Starting { .. } | Stage::Up { .. } | Stage::Silent { .. }, event) => {
-                self.ran(event, now)
-            }
+            (
+                Stage::Starting { .. }
+                | Stage::Up { .. }
+                | Stage::Adopting { .. }
+                | Stage::Silent { .. },
+                event,
+            ) => self.ran(event, now),
             (Stage::KeeperDown { .. }, Event::BoundaryFell) => self.over(lost(), now),
+            (Stage::KeeperDown { .. }, Event::BoundaryLeft(end)) => self.ended(end, now),
             (Stage::Ending { .. }, _) => self.settle(now),
             (Stage::Deleting { .. }, Event::NotRemoved) => {
                 self.stage = Stage::Deleting { at: now + AGAIN };
@@ -313,6 +326,7 @@ impl Life {
                 Stage::Up { .. } => self.woke(now),
                 Stage::Pending { .. }
                 | Stage::Starting { .. }
+                | Stage::Adopting { .. }
                 | Stage::Silent { .. }
                 | Stage::KeeperDown { .. }
                 | Stage::Ending { .. }
@@ -327,13 +341,19 @@ impl Life {
                 self.over(why, now)
             }
             Event::NotSpawned(why) => self.keeper_fell(why, now),
-            Event::KeeperFell(end) => match end {
-                End::Halted => self.end(After::Stop(asked("")), now, now),
-                End::MainExited { success, why } => self.main_exited(success, why, now),
-                End::BoundaryLost(why) | End::Refused(why) => self.over(why, now),
-                End::Crashed { why, .. } => self.keeper_fell(why, now),
-            },
+            Event::KeeperFell(end) | Event::BoundaryLeft(end) => self.ended(end, now),
             Event::NotRemoved | Event::Woke => Vec::new(),
+        }
+    }
+
+    /// A generation ended, as its keeper says or as its keeper's end says.
+    fn ended(&mut self, end: End, now: Moment) -> Vec<Command> {
+        match end {
+            // Whoever is left leaves by itself, or is killed.
+            End::Halted => self.end(After::Stop(asked("")), now + LEAVE, now),
+            End::MainExited { success, why } => self.main_exited(success, why, now),
+            End::BoundaryLost(why) | End::Refused(why) => self.over(why, now),
+            End::Crashed { why, .. } => self.keeper_fell(why, now),
         }
     }
 
@@ -341,7 +361,7 @@ impl Life {
         match &mut self.stage {
             Stage::Pending { .. } => self.begin(now),
             Stage::KeeperDown { .. } => self.take_over(now),
-            Stage::Up { .. } => {
+            Stage::Up { .. } | Stage::Adopting { .. } => {
                 self.stage = Stage::Silent {
                     until: now + SILENCE,
                 };

@@ -1,7 +1,7 @@
 //! What the gateway remembers: every sandbox, durable before it is acknowledged.
 //!
 //! ```text
-//! Put · Remove · Rows · Row · Revision ──▶ registry ──▶ (a thread for blocking work) ──▶ redb ──▶ disk ──▶ the reply
+//! Put · Remove · Forget · Rows · Row · Revision ──▶ registry ──▶ (a thread for blocking work) ──▶ redb ──▶ disk ──▶ the reply
 //! ```
 //!
 //! One write at a time, each of them a whole transaction: the process may be killed at any instant.
@@ -23,6 +23,8 @@ pub(crate) enum Message {
     Put(Box<Row>, Option<Revision>, Reply<Result<(), Unstored>>),
     /// Forget this sandbox.
     Remove(String, Reply<Result<(), Unstored>>),
+    /// Forget this revision of the policy of this sandbox.
+    Forget(String, u64, Reply<Result<(), Unstored>>),
     /// All sandboxes.
     Rows(Reply<Result<Vec<Row>, Unstored>>),
     /// This sandbox.
@@ -52,6 +54,7 @@ impl Actor for Registry {
         me.offload(move || match message {
             Message::Put(row, revision, reply) => reply.send(store.put(&row, revision.as_ref())),
             Message::Remove(id, reply) => reply.send(store.remove(&id)),
+            Message::Forget(id, number, reply) => reply.send(store.forget(&id, number)),
             Message::Rows(reply) => reply.send(store.rows()),
             Message::Row(id, reply) => reply.send(store.row(&id)),
             Message::Revision(id, number, reply) => reply.send(store.revision(&id, number)),
@@ -91,6 +94,12 @@ impl Ledger {
             .0
             .ask(|reply| Message::Remove(id, reply), PATIENCE)
             .await??)
+    }
+
+    pub(crate) async fn forget(&self, id: &str, number: u64) -> Result<(), Unkept> {
+        let id = id.to_owned();
+        let ask = |reply| Message::Forget(id, number, reply);
+        Ok(self.0.ask(ask, PATIENCE).await??)
     }
 
     pub(crate) async fn rows(&self) -> Result<Vec<Row>, Unkept> {

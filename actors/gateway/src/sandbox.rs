@@ -40,8 +40,8 @@ pub(crate) enum Message {
     Unlinked(u64),
     /// Want this policy from now on. The answer is its number, and whether a keeper is there to put it in force.
     Revise(Revision, Reply<Result<(u64, bool), Refused>>),
-    /// A policy was not put in force: the one before is wanted again.
-    Revert(u64, u64),
+    /// A policy was refused: the one before is wanted again, and this one is none any more.
+    Revert(u64, u64, Reply<()>),
     /// The keeper's process has ended.
     KeeperEnded(u32, Option<Ended>),
     /// The boundary's process has ended.
@@ -129,8 +129,11 @@ impl Actor for Sandbox {
             }
             Message::Unlinked(stream) => state.unlinked(stream, now),
             Message::Revise(revision, reply) => return state.revise(revision, reply, now).await,
-            Message::Revert(from, to) if state.row.policy == from => state.row.policy = to,
-            Message::Revert(..) => {}
+            Message::Revert(from, to, reply) => {
+                state.revert(from, to).await?;
+                state.publish(now);
+                reply.send(());
+            }
             Message::KeeperEnded(pid, ended) => state.keeper_ended(pid, ended, now),
             Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
             Message::Woke => {
@@ -248,8 +251,15 @@ impl State {
     fn boundary_ended(&mut self, pid: u32, now: Moment) {
         if self.boundary.as_ref().map(Watched::pid) == Some(pid) {
             self.boundary = None;
-            tracing::info!(sandbox = self.row.name(), pid, "the boundary ended");
-            self.step(Event::BoundaryFell, now);
+            // The keeper writes down how the sandbox ended before it ends the boundary.
+            let last = self.ground.last();
+            let end = ground::ended_well(last.as_ref().or(self.last.as_ref()));
+            tracing::info!(sandbox = self.row.name(), pid, ?end, "the boundary ended");
+            if let (Some(last), true) = (last, end.is_some()) {
+                self.row.main.clone_from(&last.main);
+                self.last = Some(last);
+            }
+            self.step(end.map_or(Event::BoundaryFell, Event::BoundaryLeft), now);
         }
     }
 
@@ -268,7 +278,10 @@ impl State {
                 self.stored.clone_from(&row);
                 self.row = row;
                 self.publish(now);
-                let serves = matches!(self.life.stage, Stage::Up { .. } | Stage::Silent { .. });
+                let serves = matches!(
+                    self.life.stage,
+                    Stage::Up { .. } | Stage::Adopting { .. } | Stage::Silent { .. }
+                );
                 reply.send(Ok((self.row.policy, serves)));
             }
             Err(why) => reply.send(Err(Refused::Registry {
@@ -277,6 +290,17 @@ impl State {
             })),
         }
         Ok(())
+    }
+
+    async fn revert(&mut self, from: u64, to: u64) -> Result<(), Fault> {
+        if self.row.policy != from {
+            return Ok(());
+        }
+        self.row.policy = to;
+        // First what is wanted: nobody may want what is not kept.
+        self.persist().await?;
+        let ledger = &self.arguments.host.ledger;
+        Ok(ledger.forget(&self.row.id, from).await?)
     }
 
     /// Writes down what changed, does what follows, and tells everybody.

@@ -33,6 +33,7 @@ impl Known<'_> {
             }
             Stage::Pending { .. }
             | Stage::Starting { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. }
             | Stage::Ending { .. }
@@ -95,6 +96,16 @@ impl Known<'_> {
             condition.message.clone_from(&why.message);
         }
         let alive = self.life.alive();
+        // Before a first report there is what the registry knows.
+        let known = [
+            ("keeper", &self.row.keeper),
+            ("boundary", &self.row.boundary),
+        ];
+        for (process, known) in known {
+            if let Some(known) = known {
+                status.pids.entry(process.to_owned()).or_insert(known.pid);
+            }
+        }
         if !alive.keeper {
             status.pids.remove("keeper");
             status.descriptors.remove("keeper");
@@ -126,6 +137,13 @@ impl Known<'_> {
             Stage::Starting { .. } | Stage::Up { .. } => (
                 v1::Phase::Pending,
                 Why::new("Starting", "the keeper builds the fence"),
+            ),
+            Stage::Adopting { .. } => (
+                v1::Phase::Degraded,
+                Why::new(
+                    "Adopting",
+                    "the gateway has just been started and waits for the keeper's report",
+                ),
             ),
             Stage::Silent { .. } => (
                 v1::Phase::Degraded,
@@ -263,7 +281,8 @@ mod tests {
     use holdfast_actor::Seed;
 
     use super::*;
-    use crate::life::{Event, Restart};
+    use crate::life::{Alive, Event, Found, Restart};
+    use crate::registry::row::Process;
 
     fn known<T>(life: &Life, last: Option<&v1::Status>, judge: impl Fn(v1::Status) -> T) -> T {
         let (row, before) = (Row::default(), v1::Status::default());
@@ -322,6 +341,43 @@ mod tests {
     }
 
     #[test]
+    fn until_an_adopted_keeper_reports_the_registry_is_what_is_known() {
+        let now = Moment::ORIGIN;
+        let alive = Alive {
+            keeper: true,
+            boundary: true,
+        };
+        let found = Found::Running {
+            gone: Why::default(),
+        };
+        let life = Life::new(Restart::Never, Seed::new(1), now);
+        let (life, _) = life.adopted(alive, found, now);
+        let process = |pid| Some(Process { pid, start: 1 });
+        let row = Row {
+            keeper: process(7),
+            boundary: process(8),
+            policy: 3,
+            ..Row::default()
+        };
+        let status = Known {
+            row: &row,
+            life: &life,
+            last: None,
+            before: &v1::Status::default(),
+            now,
+            wall_ms: 1_000,
+        }
+        .status();
+
+        assert_eq!(
+            (status.phase(), &*status.reason),
+            (v1::Phase::Degraded, "Adopting")
+        );
+        assert_eq!((status.pids["keeper"], status.pids["boundary"]), (7, 8));
+        assert_eq!(status.policy.map(|policy| policy.desired), Some(3));
+    }
+
+    #[test]
     fn every_phase_but_ready_has_a_sentence() {
         let now = Moment::ORIGIN;
         let life = Life::new(Restart::Never, Seed::new(1), now);
@@ -332,6 +388,7 @@ mod tests {
                 why: why(),
             },
             Stage::Starting { until: now },
+            Stage::Adopting { until: now },
             Stage::Silent { until: now },
             Stage::KeeperDown {
                 at: now,

@@ -223,6 +223,7 @@ impl Lasting {
 
     /// Ends every process, delivers what they have written, and hears how they ended.
     async fn finish(&self) {
+        self.sessions.fell().await;
         let mut control = self.control.clone();
         let _ = timeout(PATIENCE, control.clear(v1::Nothing {})).await;
         tokio::join!(self.desk.finish(FINISH), self.sessions.drained());

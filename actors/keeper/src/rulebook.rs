@@ -69,9 +69,12 @@ pub(crate) enum Refused {
     #[error("read the policy: {0}")]
     Invalid(String),
     /// The fence is built once for each start.
-    #[error("put revision {revision} in force: a restart of the sandbox is needed to change {}", .sections.join(", "))]
+    #[error(
+        "put the policy in force: {} cannot change while the sandbox runs; `holdfast stop {sandbox}`, `holdfast policy set` again, `holdfast start {sandbox}`",
+        .sections.join(", ")
+    )]
     NeedsRestart {
-        revision: u64,
+        sandbox: String,
         sections: Vec<&'static str>,
     },
     /// A newer one is in force.
@@ -127,7 +130,8 @@ impl Actor for Rulebook {
             Ok(policy) => tracing::info!(revision = number, hash = policy.hash, "policy in force"),
             Err(refused) => {
                 tracing::warn!(revision = number, %refused, "policy refused");
-                state.tell(number, refused.to_string());
+                // What is in force is what is wanted again.
+                state.tell(state.rules.present().number, refused.to_string());
             }
         }
         reply.send(outcome);
@@ -137,7 +141,8 @@ impl Actor for Rulebook {
 
 impl Arguments {
     fn put(&self, number: u64, policy: Policy) -> Result<v1::PolicyState, Refused> {
-        admit(&self.rules.present(), number, &policy)?;
+        let present = self.rules.present();
+        admit(&self.board.status().name, &present, number, &policy)?;
         let policy = Arc::new(policy);
         // Names first: nobody may find a name that connections are refused to, which would be the case the other way round.
         *self.rules.0.write() = Revision {
@@ -168,7 +173,7 @@ pub(crate) fn state(present: &Revision, desired: u64, error: String) -> v1::Poli
 }
 
 /// Whether `policy` can follow the present revision while the sandbox runs.
-fn admit(present: &Revision, number: u64, policy: &Policy) -> Result<(), Refused> {
+fn admit(sandbox: &str, present: &Revision, number: u64, policy: &Policy) -> Result<(), Refused> {
     if number < present.number {
         return Err(Refused::Outdated {
             revision: number,
@@ -180,7 +185,7 @@ fn admit(present: &Revision, number: u64, policy: &Policy) -> Result<(), Refused
         return Ok(());
     }
     Err(Refused::NeedsRestart {
-        revision: number,
+        sandbox: sandbox.to_owned(),
         sections,
     })
 }
@@ -222,7 +227,7 @@ network_policies: {a: {endpoints: [{host: a.test, port: 443}]}}
     fn network_and_names_follow_at_once() {
         let new = OLD.replace("a.test", "b.test") + "resolver: {hosts: {b.test: [127.0.0.1]}}\n";
 
-        assert_eq!(admit(&present(), 4, &policy(&new)), Ok(()));
+        assert_eq!(admit("box", &present(), 4, &policy(&new)), Ok(()));
     }
 
     #[test]
@@ -230,11 +235,11 @@ network_policies: {a: {endpoints: [{host: a.test, port: 443}]}}
         let new = OLD.replace("/usr", "/opt")
             + "process: {limits: {nofile: 100}}\non_link_loss: freeze\n";
 
-        let refused = admit(&present(), 4, &policy(&new)).expect_err("refused");
+        let refused = admit("box", &present(), 4, &policy(&new)).expect_err("refused");
 
         assert_eq!(
             refused.to_string(),
-            "put revision 4 in force: a restart of the sandbox is needed to change filesystem_policy, process, on_link_loss"
+            "put the policy in force: filesystem_policy, process, on_link_loss cannot change while the sandbox runs; `holdfast stop box`, `holdfast policy set` again, `holdfast start box`"
         );
     }
 
@@ -244,8 +249,8 @@ network_policies: {a: {endpoints: [{host: a.test, port: 443}]}}
             revision: 2,
             present: 3,
         };
-        assert_eq!(admit(&present(), 2, &policy(OLD)), Err(outdated));
-        assert_eq!(admit(&present(), 3, &policy(OLD)), Ok(()));
+        assert_eq!(admit("box", &present(), 2, &policy(OLD)), Err(outdated));
+        assert_eq!(admit("box", &present(), 3, &policy(OLD)), Ok(()));
     }
 
     #[test]

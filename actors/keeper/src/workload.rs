@@ -143,7 +143,7 @@ impl Arguments {
             }
         };
         *self.session.lock() = Some(session);
-        match self.sessions.seat(session) {
+        match self.sessions.own_seat(session) {
             Some(seat) => Ok(seat.read(offset, None).await.map_err(reached)?),
             None => Ok(self
                 .sessions

@@ -248,7 +248,8 @@ impl Gateway for Service {
             Ok(state) => Ok(state),
             Err(status) if is_own(&status) => {
                 // The keeper has refused it: the one before stays in force, and is what is wanted.
-                let _ = entry.address.send(sandbox::Message::Revert(number, before));
+                let revert = |reply| sandbox::Message::Revert(number, before, reply);
+                let _ = ask(&entry, revert, PATIENCE).await;
                 Err(status)
             }
             // It is on disk: the next keeper puts it in force.

@@ -9,6 +9,7 @@
 //! end, a cut as a cut. A keeper that goes away in the middle is told with the session and the offset to go on from.
 
 use std::collections::HashMap;
+use std::convert::Infallible;
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -18,6 +19,7 @@ use holdfast_wire::v1::keeper_client::KeeperClient;
 use holdfast_wire::v1::session_input::Kind;
 use holdfast_wire::v1::session_output;
 use holdfast_wire::{problem, v1};
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 use tonic::{Code, Request, Status, Streaming};
 
@@ -50,7 +52,8 @@ pub(super) async fn pass(
         .map_err(|_| lost("it does not answer".to_owned()))?
         .map_err(|error| lost(error.to_string()))?;
     let mut progress = Progress::new(&entry.name, &first);
-    let mut passed = Request::new(inputs_of(first, inputs));
+    let (reads, read) = oneshot::channel::<Infallible>();
+    let mut passed = Request::new(inputs_of(first, inputs, read));
     for (key, value) in trace {
         if let Some(value) = value {
             passed.metadata_mut().insert(key, value);
@@ -63,12 +66,12 @@ pub(super) async fn pass(
     let outputs = outputs
         .map_err(|status| progress.told(status))?
         .into_inner();
-    let told = unfold(Some((outputs, progress)), async |state| {
-        let (mut outputs, mut progress) = state?;
+    let told = unfold(Some((outputs, progress, reads)), async |state| {
+        let (mut outputs, mut progress, reads) = state?;
         match outputs.message().await {
             Ok(Some(output)) => {
                 progress.note(&output);
-                Some((Ok(output), Some((outputs, progress))))
+                Some((Ok(output), Some((outputs, progress, reads))))
             }
             Ok(None) => None,
             Err(status) => Some((Err(progress.told(status)), None)),
@@ -77,20 +80,30 @@ pub(super) async fn pass(
     Ok(Box::pin(told))
 }
 
-/// The first message and all that follow.
+/// The first message and all that follow. `read` is over when nobody reads the output any more.
 fn inputs_of(
     first: v1::SessionInput,
     inputs: Streaming<v1::SessionInput>,
+    read: oneshot::Receiver<Infallible>,
 ) -> impl Stream<Item = v1::SessionInput> + Send + 'static {
-    unfold((Some(first), inputs), async |(first, mut inputs)| {
+    let state = (Some(first), inputs, read);
+    unfold(state, async |(first, mut inputs, mut read)| {
         if let Some(first) = first {
-            return Some((first, (None, inputs)));
+            return Some((first, (None, inputs, read)));
         }
-        match inputs.message().await {
-            Ok(Some(input)) => Some((input, (None, inputs))),
+        let told = tokio::select! {
+            told = inputs.message() => told,
+            _ = &mut read => return None,
+        };
+        match told {
+            Ok(Some(input)) => Some((input, (None, inputs, read))),
             Ok(None) => None,
-            // The client is gone. An end would end the session's input, so nothing is said: the call is dropped with the output.
-            Err(_) => std::future::pending().await,
+            // The client is gone. Nothing is said of it before its output is dropped too; a call that still had an input
+            // would never be dropped, and its keeper would take the client to be there.
+            Err(_) => {
+                let _nobody_reads = read.await;
+                None
+            }
         }
     })
 }

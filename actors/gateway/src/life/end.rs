@@ -10,7 +10,7 @@ impl Life {
     pub(super) fn main_exited(&mut self, success: bool, why: Why, now: Moment) -> Vec<Command> {
         match (self.policy, success) {
             (Restart::Never, _) | (Restart::OnFailure, true) => {
-                self.end(After::Stop(why), now, now)
+                self.end(After::Stop(why), now + LEAVE, now)
             }
             (Restart::OnFailure, false) | (Restart::Always, _) => self.over(why, now),
         }

@@ -112,6 +112,61 @@ fn a_dead_boundary_is_a_failure_at_once() {
     assert!(matches!(life.stage, Stage::Failed { .. }));
 }
 
+/// The keeper says how the sandbox ended, ends the boundary, then itself; whichever end is seen first.
+#[test]
+fn a_boundary_that_ends_after_the_keepers_last_words_is_no_loss() {
+    for (policy, success, begins) in [
+        (Restart::Never, false, false),
+        (Restart::OnFailure, true, false),
+        (Restart::OnFailure, false, true),
+        (Restart::Always, true, true),
+    ] {
+        for silent in [false, true] {
+            let (mut life, now) = up(policy);
+            if silent {
+                life.step(Event::Unlinked, now);
+            }
+            let Event::KeeperFell(end) = exited(success) else {
+                panic!("another event");
+            };
+
+            assert_eq!(life.step(Event::BoundaryLeft(end), now), []);
+            assert!(matches!(life.stage, Stage::Ending { .. }));
+            life.step(exited(success), now);
+
+            match &life.stage {
+                Stage::Pending { why, .. } => assert!(begins, "{why:?}"),
+                Stage::Stopped { why } => {
+                    assert_eq!((&*why.reason, begins), ("MainExited", false));
+                }
+                stage => panic!("{stage:?}"),
+            }
+        }
+    }
+}
+
+#[test]
+fn a_keeper_that_does_not_follow_its_boundary_is_killed() {
+    let (mut life, now) = up(Restart::Never);
+    life.step(Event::BoundaryLeft(End::Halted), now);
+
+    let commands = life.step(Event::Woke, now + LEAVE);
+
+    assert!(commands.contains(&Command::KillKeeper), "{commands:?}");
+}
+
+#[test]
+fn what_ended_in_good_order_without_a_gateway_is_no_loss() {
+    let now = Moment::ORIGIN;
+    let Event::KeeperFell(end) = exited(true) else {
+        panic!("another event");
+    };
+
+    let (life, _) = life(Restart::OnFailure).adopted(Alive::default(), Found::Over(end), now);
+
+    assert!(matches!(life.stage, Stage::Stopped { .. }));
+}
+
 #[test]
 fn the_end_of_the_main_process_follows_the_restart_policy() {
     for (policy, success, begins) in [

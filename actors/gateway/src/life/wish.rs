@@ -35,6 +35,7 @@ impl Life {
         match &self.stage {
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. } => true,
             Stage::Ending { after, .. } => match after {
@@ -71,6 +72,7 @@ impl Life {
             }
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::Deleting { .. } => Vec::new(),
         }
@@ -99,6 +101,7 @@ impl Life {
             }
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. } => self.halt(After::Stop(asked("")), grace, now),
         }
@@ -108,6 +111,7 @@ impl Life {
         match &self.stage {
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. } => {
                 self.forgive();

@@ -160,6 +160,16 @@ impl Store {
         write.commit().map_err(unstored)
     }
 
+    /// Forgets one revision of a sandbox's policy.
+    pub(crate) fn forget(&self, id: &str, revision: u64) -> Result<(), Unstored> {
+        let write = self.database.begin_write().map_err(unstored)?;
+        {
+            let mut table = write.open_table(POLICIES).map_err(unstored)?;
+            table.remove((id, revision)).map_err(unstored)?;
+        }
+        write.commit().map_err(unstored)
+    }
+
     /// One revision of a sandbox's policy.
     pub(crate) fn revision(&self, id: &str, revision: u64) -> Result<Option<Revision>, Unstored> {
         let read = self.database.begin_read().map_err(unstored)?;
@@ -259,6 +269,10 @@ mod tests {
 
         assert_eq!(store.revision("a", 2), Ok(None));
         assert!(store.revision("a", 3).expect("read").is_some());
+
+        store.forget("a", 3).expect("forgotten");
+        assert_eq!(store.revision("a", 3), Ok(None));
+        assert!(store.revision("a", 4).expect("read").is_some());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use holdfast_actor::{Me, Moment};
 use holdfast_wire::v1;
 
-use super::ground::Ground;
+use super::ground::{self, Ground};
 use super::{Arguments, Message, State};
 use crate::life::{After, Alive, Found, Life, Restart, Stage, Why};
 use crate::processes::{self, Watched};
@@ -61,7 +61,20 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
         keeper: state.keeper.is_some(),
         boundary: state.boundary.is_some(),
     };
-    let found = if running {
+    // It may have ended in good order while no gateway was there.
+    let last = if same_boot && alive == Alive::default() {
+        state.ground.last()
+    } else {
+        None
+    };
+    let over = ground::ended_well(last.as_ref());
+    if let Some(last) = last {
+        state.row.main.clone_from(&last.main);
+        state.last = Some(last);
+    }
+    let found = if let (true, Some(end)) = (running, over) {
+        Found::Over(end)
+    } else if running {
         let gone = if same_boot {
             "the sandbox died while no gateway was there"
         } else {
@@ -118,6 +131,7 @@ impl State {
             Stage::Pending { why, .. } => (Kind::Pending, row::After::Stop, Some(why)),
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. } => (Kind::Running, row::After::Stop, None),
             Stage::Ending { after, .. } => match after {

@@ -106,6 +106,12 @@ fn removed(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// How a sandbox ended in good order, when these are its keeper's last words.
+pub(crate) fn ended_well(last: Option<&v1::Status>) -> Option<End> {
+    last.filter(|last| last.phase() == v1::Phase::Stopped)
+        .map(|last| over(Some(last)))
+}
+
 fn over(last: Option<&v1::Status>) -> End {
     match last.and_then(|last| last.main.as_ref().map(|main| (last, main))) {
         Some((last, main)) if last.reason != "Halted" => End::MainExited {
@@ -221,6 +227,19 @@ mod tests {
         };
         assert_eq!(ground.end(Some(Ended::Exited(0)), false), expected);
         assert_eq!(ground.end(None, false), expected);
+        assert_eq!(ended_well(ground.last().as_ref()), Some(expected));
+    }
+
+    #[test]
+    fn words_of_a_sandbox_that_runs_or_has_failed_are_no_good_end() {
+        for phase in [v1::Phase::Ready, v1::Phase::Degraded, v1::Phase::Failed] {
+            let status = v1::Status {
+                phase: phase.into(),
+                ..v1::Status::default()
+            };
+            assert_eq!(ended_well(Some(&status)), None);
+        }
+        assert_eq!(ended_well(None), None);
     }
 
     #[test]

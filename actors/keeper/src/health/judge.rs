@@ -187,7 +187,8 @@ impl Health {
     fn find_policy(&self, now: Moment) -> Finding {
         match &self.policy {
             None => unknown("PolicyPending", "no policy is in force yet", now),
-            Some((desired, enforced, error)) if !error.is_empty() => {
+            // One that was refused is not wanted any more.
+            Some((desired, enforced, error)) if desired != enforced && !error.is_empty() => {
                 let what = format!(
                     "revision {desired} is not in force, revision {enforced} still is: {error}"
                 );

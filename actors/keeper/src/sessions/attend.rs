@@ -22,6 +22,8 @@ use crate::link::Client;
 pub(crate) struct Seat {
     sessions: Arc<Sessions>,
     live: Arc<Live>,
+    /// A client has it, and not what writes the main process's output down.
+    client: bool,
 }
 
 /// A client that reads.
@@ -42,11 +44,12 @@ pub(crate) struct Attending {
 }
 
 impl Seat {
-    pub(super) fn take(sessions: &Arc<Sessions>, live: Arc<Live>) -> Self {
-        sessions.attend(&live);
+    pub(super) fn take(sessions: &Arc<Sessions>, live: Arc<Live>, client: bool) -> Self {
+        sessions.attend(&live, client);
         Self {
             sessions: Arc::clone(sessions),
             live,
+            client,
         }
     }
 
@@ -81,14 +84,19 @@ impl Seat {
 
 impl Drop for Seat {
     fn drop(&mut self) {
-        self.sessions.leave(&self.live);
+        self.sessions.leave(&self.live, self.client);
     }
 }
 
 impl Sessions {
     /// A seat at `id`, if it runs.
     pub(crate) fn seat(self: &Arc<Self>, id: u64) -> Option<Seat> {
-        self.live(id).map(|live| Seat::take(self, live))
+        self.live(id).map(|live| Seat::take(self, live, true))
+    }
+
+    /// A seat at `id`, if it runs, of one who is no client.
+    pub(crate) fn own_seat(self: &Arc<Self>, id: u64) -> Option<Seat> {
+        self.live(id).map(|live| Seat::take(self, live, false))
     }
 
     /// Reads what is kept of a session that is over.

@@ -205,7 +205,8 @@ impl Sessions {
                     return Ok(Begun::Earlier(id));
                 }
                 let live = self.place(id, &note, data, attended);
-                Ok(Begun::Live(Seat::take(self, live)))
+                let client = note.kind != errand::MAIN;
+                Ok(Begun::Live(Seat::take(self, live, client)))
             }
             Some(v1::launch_reply::Outcome::NotStarted(refused)) => {
                 self.pool.put(data);
@@ -331,13 +332,17 @@ impl Sessions {
         }
     }
 
-    pub(super) fn attend(&self, live: &Live) {
-        self.book.lock().attend(live.id);
+    pub(super) fn attend(&self, live: &Live, client: bool) {
+        if client {
+            self.book.lock().attend(live.id);
+        }
         live.clients.send_modify(|clients| *clients += 1);
     }
 
-    pub(super) fn leave(&self, live: &Live) {
-        self.book.lock().leave(live.id);
+    pub(super) fn leave(&self, live: &Live, client: bool) {
+        if client {
+            self.book.lock().leave(live.id);
+        }
         live.clients
             .send_modify(|clients| *clients = clients.saturating_sub(1));
     }
@@ -392,6 +397,25 @@ impl Sessions {
         }
         let all = async { while self.book.lock().len() > 0 && ended.changed().await.is_ok() {} };
         let _they_had_their_time = tokio::time::timeout(grace, all).await;
+    }
+
+    /// Kills what still runs, and waits, not for ever, until it is known how each ended: what is killed together with its
+    /// shepherd has nobody who could tell.
+    pub(crate) async fn fell(&self) {
+        self.closing.store(true, Ordering::Relaxed);
+        let mut ended = self.ended.subscribe();
+        let running: Vec<u64> = {
+            let book = self.book.lock();
+            book.running().map(|(id, _)| id).collect()
+        };
+        let all = async {
+            for id in running {
+                // One that cannot be asked is killed with the others.
+                let _ = self.ask(id, libc::SIGKILL, true, Blame::Halt).await;
+            }
+            while self.book.lock().len() > 0 && ended.changed().await.is_ok() {}
+        };
+        let _the_rest_is_cleared = tokio::time::timeout(LAST_KILLS, all).await;
     }
 
     /// Waits, not for ever, until the end of every session has been heard.
@@ -470,6 +494,9 @@ const MOST_FEEDS: usize = 64;
 
 /// The highest signal that Linux has.
 const MOST_SIGNAL: i32 = 64;
+
+/// How long the ends of those that are killed one by one may take to be heard.
+const LAST_KILLS: Duration = Duration::from_millis(1500);
 
 /// How long the last exits may be on their way when every process has been killed.
 const LAST_EXITS: Duration = Duration::from_secs(2);
