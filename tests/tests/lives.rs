@@ -424,6 +424,23 @@ fn a_wrong_policy_leaves_the_one_before_in_force() {
         assert!(error.message().contains("new.yaml:2:"), "{error}");
         assert_eq!(policy(&gateway.get("qa").expect("there")).desired, 1);
 
+        // What the fence is made of cannot change: the one before is in force and wanted, and it is said why.
+        let error = set("version: 1\non_link_loss: freeze\n").expect_err("needs a restart");
+        assert!(error.message().contains("holdfast stop qa"), "{error}");
+        let status = gateway.until("qa", "told of the refusal", |status| {
+            !policy(status).error.is_empty()
+        });
+        assert_eq!((policy(&status).desired, policy(&status).enforced), (1, 1));
+        ready(&gateway, "qa");
+        let request = v1::GetPolicyRequest {
+            sandbox: "qa".to_owned(),
+            revision: 2,
+        };
+        let error = gateway
+            .ask(|mut client| async move { client.get_policy(request).await })
+            .expect_err("not kept");
+        assert_eq!(error.code(), tonic::Code::NotFound, "{error}");
+
         stop(&gateway, "qa").expect("stopped");
         set("version: 1\nresolver: {hosts: {a.test: [127.0.0.1]}}\n")
             .expect("kept for the next start");
@@ -438,6 +455,75 @@ fn a_wrong_policy_leaves_the_one_before_in_force() {
         assert_eq!(gateway.stop(), Some(0));
     }
 }
+
+/// A main process that ends has not lost its boundary, whichever end is seen first.
+#[test]
+fn the_normal_end_of_the_main_process_is_no_loss_however_often_it_is_seen() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        for turn in 0..ENDS {
+            let name = format!("qa{turn}");
+            let mut made = request(&area, &name);
+            made.restart = v1::RestartPolicy::OnFailure.into();
+            made.arguments = program("exit 0");
+            gateway.create(made).expect("made");
+
+            let status = gateway.until(&name, "Stopped", is(v1::Phase::Stopped));
+
+            assert_eq!(
+                (status.reason.as_str(), status.generation),
+                ("MainExited", 1),
+                "{status:#?}"
+            );
+            gateway.delete(&name, true).expect("deleted");
+        }
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// A main process that has to be killed at a stop is told with the signal.
+#[test]
+fn a_main_process_that_does_not_listen_is_told_as_killed() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.arguments = program("trap '' TERM; while :; do sleep 0.1; done");
+        gateway.create(made).expect("made");
+        ready(&gateway, "qa");
+        stop(&gateway, "qa").expect("stopped");
+
+        let status = gateway.until("qa", "Stopped", is(v1::Phase::Stopped));
+
+        let exit = status.main.and_then(|main| main.exit);
+        assert_eq!(
+            exit.and_then(|exit| exit.how),
+            Some(v1::exit::How::Signal(9))
+        );
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// Whoever removes the gateway's socket does not shut anybody out for long.
+#[test]
+fn a_gateways_socket_that_is_removed_comes_back() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        ready(&gateway, "qa");
+
+        let socket = area.runtime().join("gateway.sock");
+        fs::remove_file(&socket).expect("removed");
+        until("the socket is back", LONG, || socket.exists());
+
+        ready(&gateway, "qa");
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// So many ends are looked at: a race would show in most of them.
+const ENDS: usize = 5;
 
 /// One request, the answer's status and body.
 fn fetch(address: &str, path: &str) -> (u16, String) {

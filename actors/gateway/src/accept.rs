@@ -6,10 +6,15 @@
 //!    └─ a stranger: counted, dropped
 //! ```
 //!
+//! A Unix socket whose place is empty is found by nobody: once a second it is looked for, and made anew.
+//!
 //! Not tonic's own loop: that one calls `accept` again at once when descriptors run out, and keeps a core busy with it.
 
+use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,6 +27,7 @@ use holdfast_actor::Clock;
 use holdfast_kernel::descriptors::is_exhausted;
 use holdfast_observability::{Limiter, exhausted, transport};
 use nix::unistd::geteuid;
+use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -49,7 +55,7 @@ pub(crate) struct Counts {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(UnixListener),
+    Unix(PathBuf, Mutex<Arc<UnixListener>>),
     Tcp(TcpListener),
 }
 
@@ -75,8 +81,10 @@ pub(crate) struct Peer {
 }
 
 impl Door {
-    pub(crate) fn unix(socket: UnixListener) -> Self {
-        Self::new("unix", Socket::Unix(socket))
+    /// Binds a socket that only its owner may connect to, in the place of what is there of a dead gateway.
+    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
+        let socket = Mutex::new(Arc::new(bind(path)?));
+        Ok(Self::new("unix", Socket::Unix(path.to_owned(), socket)))
     }
 
     pub(crate) fn tcp(socket: TcpListener) -> Self {
@@ -95,7 +103,7 @@ impl Door {
     /// Where it is, for a TCP door.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match &*self.socket {
-            Socket::Unix(_) => None,
+            Socket::Unix(..) => None,
             Socket::Tcp(socket) => socket.local_addr().ok(),
         }
     }
@@ -163,8 +171,14 @@ impl Porter {
     /// `None` instead of the peer: one who may not come.
     async fn accept(&self) -> io::Result<(Wire, Option<Peer>)> {
         match &*self.door.socket {
-            Socket::Unix(socket) => {
-                let (stream, _) = socket.accept().await?;
+            Socket::Unix(path, present) => {
+                let (stream, _) = loop {
+                    let socket = Arc::clone(&present.lock());
+                    tokio::select! {
+                        came = socket.accept() => break came?,
+                        () = tokio::time::sleep(LOOK) => look(path, present),
+                    }
+                };
                 let known = stream.peer_cred()?;
                 let may = known.uid() == 0 || known.uid() == geteuid().as_raw();
                 let pid = known.pid().and_then(|pid| u32::try_from(pid).ok());
@@ -181,6 +195,29 @@ impl Porter {
     fn may_complain(&mut self) -> Option<u64> {
         self.complaints.admit(Clock::tokio().now().since_origin())
     }
+}
+
+/// Listens anew when somebody has removed the socket.
+fn look(path: &Path, present: &Mutex<Arc<UnixListener>>) {
+    if !matches!(path.try_exists(), Ok(false)) {
+        return;
+    }
+    // Without its directory it cannot; the next look tries again.
+    if let Ok(socket) = bind(path) {
+        tracing::warn!(path = %path.display(), "the socket was removed; it listens anew");
+        *present.lock() = Arc::new(socket);
+    }
+}
+
+fn bind(path: &Path) -> io::Result<UnixListener> {
+    if let Ok(found) = fs::symlink_metadata(path)
+        && found.file_type().is_socket()
+    {
+        fs::remove_file(path)?;
+    }
+    let socket = UnixListener::bind(path)?;
+    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    Ok(socket)
 }
 
 impl Connected for Connection {
@@ -249,6 +286,33 @@ impl AsyncWrite for Connection {
 /// Connections at a time, per door.
 const MOST_CONNECTIONS: usize = 1024;
 
+/// How soon a socket that was removed is missed.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// The shortest and the longest pause after a want of resources.
 const LEAST: Duration = Duration::from_millis(10);
 const MOST: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use futures_util::StreamExt as _;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_was_removed_is_made_anew() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("gateway.sock");
+        let door = Door::unix(&path).expect("bound");
+        let mut connections = Box::pin(door.connections());
+        let came = tokio::spawn(async move { connections.next().await.is_some() });
+        fs::remove_file(&path).expect("removed");
+
+        tokio::time::sleep(LOOK * 2).await;
+        let mode = fs::metadata(&path).expect("there").permissions().mode();
+        let _guest = UnixStream::connect(&path).await.expect("connected");
+
+        assert_eq!(mode & 0o777, 0o600);
+        assert!(came.await.expect("it came"));
+    }
+}

@@ -5,13 +5,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_actor::{Change, End, Root, Seed, Tree, Unfit};
 use nix::sys::prctl::set_child_subreaper;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::TcpListener;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
 
 use crate::accept::Door;
@@ -135,7 +134,11 @@ impl Gateway {
         sockets.dedup();
         let mut doors = Vec::new();
         for path in &sockets {
-            doors.push((Door::unix(bind(path)?), None));
+            let door = Door::unix(path).map_err(|source| Unstarted::Unbound {
+                place: format!("unix:{}", path.display()),
+                source,
+            })?;
+            doors.push((door, None));
         }
         let mut addresses = Vec::new();
         for address in &settings.addresses {
@@ -271,23 +274,6 @@ async fn tcp(address: SocketAddr) -> Result<Door, Unstarted> {
             source,
         }),
     }
-}
-
-/// Binds a socket that only its owner may connect to. What a dead gateway left there makes room: the lock says it is dead.
-fn bind(path: &Path) -> Result<UnixListener, Unstarted> {
-    let unbound = |source| Unstarted::Unbound {
-        place: format!("unix:{}", path.display()),
-        source,
-    };
-    match fs::symlink_metadata(path) {
-        Ok(found) if std::os::unix::fs::FileTypeExt::is_socket(&found.file_type()) => {
-            fs::remove_file(path).map_err(unbound)?;
-        }
-        Ok(_) | Err(_) => {}
-    }
-    let socket = UnixListener::bind(path).map_err(unbound)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600)).map_err(unbound)?;
-    Ok(socket)
 }
 
 impl Tls {

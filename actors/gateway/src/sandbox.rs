@@ -277,6 +277,11 @@ impl State {
             Ok(()) => {
                 self.stored.clone_from(&row);
                 self.row = row;
+                // What was said of an earlier one that was refused is not about this one.
+                let policy = self.last.as_mut().and_then(|last| last.policy.as_mut());
+                if let Some(policy) = policy {
+                    policy.error.clear();
+                }
                 self.publish(now);
                 let serves = matches!(
                     self.life.stage,

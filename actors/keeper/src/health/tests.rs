@@ -85,7 +85,7 @@ fn short_of(reason: &'static str) -> Event {
 
 fn policy(error: &str) -> Event {
     Event::Policy {
-        desired: 1,
+        desired: 1 + u64::from(!error.is_empty()),
         enforced: 1,
         error: error.to_owned(),
     }

@@ -5,7 +5,8 @@
 //!     └── EMFILE, ENFILE, ENOBUFS, ENOMEM ──> Resting, 10 ms … 1 s ──> Accepting
 //! ```
 //!
-//! Whoever wants to come in meanwhile waits in the backlog.
+//! Whoever wants to come in meanwhile waits in the backlog. A socket whose place is empty is found by nobody: once a second it
+//! is looked for, and made anew. One that is another keeper's is left alone.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,29 +16,36 @@ use std::time::Duration;
 
 use holdfast_actor::{Backoff, Class, Seed};
 use nix::unistd::geteuid;
+use parking_lot::Mutex;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
 
 /// A socket that is listened on, and its place. It outlives the actor that accepts on it.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: UnixListener,
+    listener: Mutex<Arc<UnixListener>>,
     path: PathBuf,
 }
 
 impl Door {
     /// Listens on `path`; the socket of a keeper that is dead is replaced.
     pub(crate) fn open(path: &Path) -> io::Result<Self> {
-        // Bound beside its place and moved there: nobody ever finds a socket that others may use.
-        let fresh = path.with_extension("new");
-        let _there_was_none = std::fs::remove_file(&fresh);
-        let listener = UnixListener::bind(&fresh)?;
-        std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
-        std::fs::rename(&fresh, path)?;
         Ok(Self {
-            listener,
+            listener: Mutex::new(Arc::new(listen(path)?)),
             path: path.to_owned(),
         })
+    }
+
+    /// Listens anew when somebody has removed the socket.
+    fn look(&self) {
+        if !matches!(self.path.try_exists(), Ok(false)) {
+            return;
+        }
+        // Without its directory it cannot; the next look tries again.
+        if let Ok(listener) = listen(&self.path) {
+            tracing::warn!(path = %self.path.display(), "the keeper's socket was removed; it listens anew");
+            *self.listener.lock() = Arc::new(listener);
+        }
     }
 
     /// Lets in whoever may come in, for ever.
@@ -48,7 +56,15 @@ impl Door {
     ) -> io::Error {
         let (mut dice, mut failures) = (seed.dice(), 0);
         loop {
-            match self.listener.accept().await {
+            let listener = Arc::clone(&self.listener.lock());
+            let came = tokio::select! {
+                came = listener.accept() => came,
+                () = tokio::time::sleep(LOOK) => {
+                    self.look();
+                    continue;
+                }
+            };
+            match came {
                 Ok((guest, _)) => {
                     failures = 0;
                     if !is_own(&guest) {
@@ -78,6 +94,16 @@ impl Drop for Door {
     }
 }
 
+fn listen(path: &Path) -> io::Result<UnixListener> {
+    // Bound beside its place and moved there: nobody ever finds a socket that others may use.
+    let fresh = path.with_extension("new");
+    let _there_was_none = std::fs::remove_file(&fresh);
+    let listener = UnixListener::bind(&fresh)?;
+    std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+    std::fs::rename(&fresh, path)?;
+    Ok(listener)
+}
+
 /// Only who could do anything to this process anyway.
 fn is_own(guest: &UnixStream) -> bool {
     guest
@@ -95,6 +121,9 @@ fn is_passing(error: &io::Error) -> bool {
 
 /// Between two tries while there is no descriptor.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(10), Duration::from_secs(1));
+
+/// How soon a socket that was removed is missed.
+const LOOK: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -140,5 +169,25 @@ mod tests {
         }
         drop(door);
         assert!(!path.exists());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_socket_that_was_removed_is_made_anew_and_another_ones_is_left() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("keeper.sock");
+        let door = Arc::new(Door::open(&path).expect("opened"));
+        let (guests, mut came) = mpsc::channel(1);
+        let attending = tokio::spawn(Arc::clone(&door).attend(guests, Seed::new(1)));
+        std::fs::remove_file(&path).expect("removed");
+
+        tokio::time::sleep(LOOK * 2).await;
+        let _guest = UnixStream::connect(&path).await.expect("connected");
+        assert!(came.recv().await.is_some());
+
+        std::fs::remove_file(&path).expect("removed");
+        std::fs::write(&path, "another").expect("written");
+        tokio::time::sleep(LOOK * 2).await;
+        assert_eq!(std::fs::read(&path).expect("there"), b"another");
+        attending.abort();
     }
 }
