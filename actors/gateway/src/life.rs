@@ -14,6 +14,9 @@
 //!    └──── begin ──────────── Ending ──── stop ──▶ Stopped      fail ──▶ Failed      delete ──▶ Deleting
 //! ```
 //!
+//! A keeper that the last gateway left is Adopting for one lease, then Silent. A boundary that ends after its keeper's last
+//! words is not one that fell: what those words say follows.
+//!
 //! What holds: no keeper is started while another one is known to live; epochs grow within a generation, generations for
 //! ever; nothing waits without a deadline; from every stage `start`, `stop` and `delete --force` lead on.
 

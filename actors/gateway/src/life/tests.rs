@@ -186,6 +186,7 @@ fn the_end_of_the_main_process_follows_the_restart_policy() {
             }
             Stage::Starting { .. }
             | Stage::Up { .. }
+            | Stage::Adopting { .. }
             | Stage::Silent { .. }
             | Stage::KeeperDown { .. }
             | Stage::Ending { .. }
@@ -265,16 +266,14 @@ fn what_the_next_gateway_finds_is_adopted() {
         )
     };
 
-    let (life, commands) = found(true, true);
+    let (mut life, commands) = found(true, true);
     assert_eq!(
-        (life.stage, commands),
-        (
-            Stage::Silent {
-                until: now + SILENCE
-            },
-            vec![]
-        )
+        (&life.stage, commands),
+        (&Stage::Adopting { until: now + LEASE }, vec![])
     );
+    // It has one lease to come back in, as if its last report had just been heard.
+    life.step(Event::Woke, now + LEASE);
+    assert!(matches!(life.stage, Stage::Silent { .. }));
     let (life, commands) = found(false, true);
     assert_eq!((life.epoch, commands), (2, vec![Command::Spawn]));
     let (life, commands) = found(false, false);
