@@ -439,3 +439,24 @@ fn without_a_policy_the_system_is_readable_and_there_is_no_network() {
         assert_eq!(done.code(), Some(7), "curl could not connect: {done}");
     }
 }
+
+/// A working directory may lie above the runtime's own files, as a home does; a sandbox that reached them would rule its
+/// gateway.
+#[test]
+fn the_runtimes_own_files_are_in_no_view() {
+    for area in everyone() {
+        let own = area.directory(&area.work().join("state"));
+        area.file(&own.join("registry"), "content");
+
+        let done = Run::new(&area, &Policy::offline().read_write(area.work()))
+            .environment("HOLDFAST_STATE_DIR", own.as_os_str())
+            .shell(&format!(
+                "ls {0} && ! touch {0}/new && ! mv {0} {0}2 && echo covered",
+                own.display()
+            ))
+            .finish();
+
+        assert_eq!(done.text().trim(), "covered", "{done}");
+        assert!(own.join("registry").exists() && !own.join("new").exists());
+    }
+}

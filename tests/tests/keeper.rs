@@ -784,3 +784,34 @@ fn trees_are_shown() {
         client
     });
 }
+
+/// Each session has a shepherd of ours above it, and is known by its program all the same.
+#[test]
+fn a_rule_that_names_a_binary_admits_it_in_a_session() {
+    let Some(probe) = holdfast_tests::probe::probe() else {
+        return;
+    };
+    let server = holdfast_tests::servers::tcp::echo(holdfast_tests::servers::FOUR);
+    for area in everyone() {
+        let policy = Policy::offline()
+            .host("origin.test", &["127.0.0.1"])
+            .rule_for("o", ("origin.test", server.port()), &[probe]);
+        runtime().block_on(async {
+            let mut sandbox = Keeping::new(&area, &policy.text());
+            let mut client = sandbox.serve().await;
+            let probe = probe.display().to_string();
+            let port = server.port().to_string();
+            let words = [probe.as_str(), "bench-connect", "origin.test", &port, "3"];
+
+            let (seen, ending) = run(&mut client, exec(&words)).await.expect("ran");
+
+            assert_eq!(
+                code(&ending),
+                Some(0),
+                "{}",
+                String::from_utf8_lossy(&seen.stderr)
+            );
+            sandbox.end(client).await;
+        });
+    }
+}

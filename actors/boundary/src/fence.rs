@@ -65,6 +65,8 @@ pub struct Host {
     pub descriptors: (u64, u64),
     /// Landlock's version; 0 without it.
     pub landlock: i32,
+    /// Where the runtime keeps files and sockets of its own: no view shows them.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Why a sandbox is not started.
@@ -79,6 +81,9 @@ pub enum Unplanned {
     /// The working directory is not in the view.
     #[error("the working directory {} is not in the sandbox's view; list it in filesystem_policy, set include_workdir, or choose another with --cwd", .0.display())]
     Directory(PathBuf),
+    /// Something of the runtime's own is demanded.
+    #[error("the policy or the working directory shows {}, where the runtime keeps files of its own; name another directory, or move the runtime's with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR", .0.display())]
+    OwnFiles(PathBuf),
     /// `--rootfs` is no directory.
     #[error("--rootfs {} is not a directory", .0.display())]
     Root(PathBuf),
@@ -137,6 +142,7 @@ impl Host {
             gid: Gid::effective(),
             descriptors,
             landlock: landlock::abi(),
+            hidden: Vec::new(),
         }
     }
 }
@@ -161,7 +167,10 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if demanded && host.landlock == 0 {
         return Err(Unplanned::Landlock);
     }
-    let view = plan_view(policy, host);
+    let mut view = plan_view(policy, host);
+    for path in &host.hidden {
+        view.hide(path).map_err(Unplanned::OwnFiles)?;
+    }
     if !view.planted.is_empty() {
         return Err(Unplanned::Planted(view.planted));
     }

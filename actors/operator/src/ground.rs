@@ -1,7 +1,7 @@
 //! What a sandbox stands on: the fence planned for it, and its boundary forked, for a program in the foreground and for a
 //! sandbox that lasts.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_boundary::Boundary;
@@ -27,6 +27,8 @@ pub(crate) struct Ground<'a> {
     pub(crate) on_link_loss: OnLinkLoss,
     /// The limit of descriptors, soft and hard, that the workload gets; this process's own if there is none.
     pub(crate) descriptors: Option<(u64, u64)>,
+    /// The runtime's own places, which no view shows.
+    pub(crate) hidden: Vec<PathBuf>,
 }
 
 impl Ground<'_> {
@@ -36,6 +38,7 @@ impl Ground<'_> {
         let host = Host::look(root, directory, self.workdir.to_owned());
         let host = Host {
             descriptors: self.descriptors.unwrap_or(host.descriptors),
+            hidden: self.hidden.clone(),
             ..host
         };
         let planned = fence::plan(self.policy, &host).map_err(|unplanned| {
@@ -43,6 +46,7 @@ impl Ground<'_> {
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)
+                | Unplanned::OwnFiles(_)
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
                 | Unplanned::Processes

@@ -134,6 +134,7 @@ fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
         workdir: &sandbox.workdir,
         on_link_loss: sandbox.on_link_loss,
         descriptors: sandbox.descriptors,
+        hidden: sandbox.own_places(),
     }
     .plan()?
     .listening_on(SENTINEL);

@@ -181,6 +181,20 @@ pub fn executable(pid: u32) -> Result<String> {
     Ok(String::from_utf8_lossy(link.as_os_str().as_bytes()).into_owned())
 }
 
+/// Whether `pid` has executed nothing since it was forked, so that it is still its parent's program
+/// (`PF_FORKNOEXEC` among the flags of `proc_pid_stat(5)`). False for one that is gone.
+pub fn is_fork(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The name, which may hold anything, ends at the last parenthesis; the flags are the seventh field after it.
+    let flags = stat.rsplit_once(')').and_then(|(_, rest)| {
+        let flags = rest.split_whitespace().nth(6)?;
+        flags.parse::<u64>().ok()
+    });
+    flags.is_some_and(|flags| flags & PF_FORKNOEXEC != 0)
+}
+
+const PF_FORKNOEXEC: u64 = 0x40;
+
 /// The process that the thread `tid` belongs to.
 fn leader(tid: u32) -> Result<u32> {
     status_field(tid, "Tgid:").and_then(|value| {
@@ -258,6 +272,12 @@ mod tests {
     use std::net::{TcpListener, TcpStream};
 
     use super::*;
+
+    #[test]
+    fn a_process_that_has_executed_something_is_no_fork() {
+        assert!(!is_fork(std::process::id()), "this program was executed");
+        assert!(!is_fork(u32::MAX), "nobody has this number");
+    }
 
     #[test]
     fn a_pinned_socket_is_the_callers_own() {

@@ -58,7 +58,8 @@ pub(crate) fn subject(call: &Call, thread: &Thread) -> Result<Subject, Error> {
 }
 
 /// Finds out who made a call. It is unobservable if its program or that of one of its ancestors, up to the process
-/// `launcher`, cannot be looked at: what an unknown parent has made of its child is not known either.
+/// `launcher`, cannot be looked at: what an unknown parent has made of its child is not known either. The launcher's
+/// shepherds are no ancestors: they are our own.
 pub(crate) fn caller(thread: &Thread, launcher: u32) -> v1::Caller {
     let mut caller = v1::Caller::default();
     let Ok(mut place) = thread.place() else {
@@ -71,11 +72,13 @@ pub(crate) fn caller(thread: &Thread, launcher: u32) -> v1::Caller {
     let mut ancestors = Vec::new();
     while place.parent > 1 && place.parent != launcher {
         let parent = Thread::hold(place.parent).and_then(|thread| thread.place());
-        let (Ok(parent), Ok(ancestor), true) = (
-            parent,
-            look::executable(place.parent),
-            ancestors.len() < MAX_ANCESTORS,
-        ) else {
+        let (Ok(parent), true) = (parent, ancestors.len() < MAX_ANCESTORS) else {
+            return caller;
+        };
+        if parent.parent == launcher && look::is_fork(place.parent) {
+            break;
+        }
+        let Ok(ancestor) = look::executable(place.parent) else {
             return caller;
         };
         ancestors.push(ancestor);

@@ -34,6 +34,9 @@ pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
         let _ = symlink(target, inside(link));
     }
     resolver(view)?;
+    for path in &view.hidden {
+        cover(path)?;
+    }
     sentinel()?;
     enter_root().map_err(|error| Broken::new("enter the view", "/", &error))?;
     if root {
@@ -126,6 +129,17 @@ fn resolver(view: &View) -> Result<(), Broken> {
         .map_err(|error| Broken::new("mount the resolver's configuration on", path, &error))?;
     // The mount keeps the file; its first name is of no more use.
     fs::remove_file(staged).map_err(|error| Broken::io("remove", staged, &error))
+}
+
+/// Puts something empty over what must not be seen.
+fn cover(path: &Path) -> Result<(), Broken> {
+    let target = inside(path);
+    if !target.is_dir() {
+        return bound(Path::new("/dev/null"), path, Limits::Device);
+    }
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV | MsFlags::MS_NOEXEC;
+    mounted("tmpfs", &target, plain, "mode=555,size=4k,nr_inodes=1")?;
+    make_read_only(&target, plain).map_err(|error| Broken::new("cover up", path, &error))
 }
 
 /// A file that the mounts show and Landlock does not: the proof tries to read it.

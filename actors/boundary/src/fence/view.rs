@@ -36,6 +36,8 @@ pub struct View {
     pub writable: Vec<PathBuf>,
     /// Links in such places on the way to listed paths.
     pub planted: Vec<PathBuf>,
+    /// Real paths below the root that are covered up, whatever shows them: the runtime's own.
+    pub hidden: Vec<PathBuf>,
 }
 
 impl View {
@@ -104,6 +106,26 @@ impl View {
         }
     }
 
+    /// Covers up `path` of the host where the view shows it. Refused where something below it is shown for its own sake.
+    pub fn hide(&mut self, path: &Path) -> Result<(), PathBuf> {
+        let real = |path: &Path| path.canonicalize().ok();
+        let (Some(path), Some(root)) = (real(path), real(&self.root)) else {
+            // What is not there cannot be seen.
+            return Ok(());
+        };
+        let Ok(below) = path.strip_prefix(root) else {
+            return Ok(());
+        };
+        let below = Path::new("/").join(below);
+        if let Some(shown) = self.entries.keys().find(|entry| entry.starts_with(&below)) {
+            return Err(shown.clone());
+        }
+        if self.covering(&below).is_some() {
+            self.hidden.push(below);
+        }
+        Ok(())
+    }
+
     /// The entry that shows `real`, if one does.
     pub fn covering(&self, real: &Path) -> Option<(&Path, Access)> {
         real.ancestors()
@@ -115,7 +137,9 @@ impl View {
     pub fn reaches(&self, path: &Path) -> bool {
         path == Path::new("/")
             || self.resolve(path).is_some_and(|real| {
-                is_own(&real) || self.covering(&real).is_some() || self.is_above_entry(&real)
+                let shown = self.covering(&real).is_some() || self.is_above_entry(&real);
+                let hidden = self.hidden.iter().any(|hidden| real.starts_with(hidden));
+                is_own(&real) || (shown && !hidden)
             })
     }
 

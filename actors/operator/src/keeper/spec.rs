@@ -110,6 +110,23 @@ impl Sandbox {
         spec.map(|spec| spec.token).map_err(io::Error::other)
     }
 
+    /// Where the gateway and its keepers have files and sockets of their own.
+    pub(super) fn own_places(&self) -> Vec<PathBuf> {
+        // A gateway has a place for each sandbox below `sandboxes`, and its own things beside that.
+        let whole = |place: &Path| {
+            let sandboxes = place.parent()?;
+            let gateways = sandboxes.parent()?;
+            (sandboxes.file_name()? == "sandboxes").then(|| gateways.to_owned())
+        };
+        let mut places = [&self.place, &self.state]
+            .map(|place| whole(place).unwrap_or_else(|| place.clone()))
+            .to_vec();
+        if !places.iter().any(|base| self.gateway.starts_with(base)) {
+            places.push(self.gateway.clone());
+        }
+        places
+    }
+
     /// The boundary's own socket.
     pub(super) fn door(&self) -> PathBuf {
         self.place.join("boundary.sock")

@@ -44,6 +44,8 @@ pub(crate) struct Request {
     pub(crate) timeout: Option<Duration>,
     /// Where verdicts are written; opened, not started.
     pub(crate) audit: Audit,
+    /// Where gateways of this caller keep their files and sockets.
+    pub(crate) hidden: Vec<PathBuf>,
 }
 
 impl Request {
@@ -69,6 +71,7 @@ impl Request {
             terminal: with_terminal.then(terminal::size),
             timeout: arguments.timeout,
             audit: audit(arguments.audit.as_deref())?,
+            hidden: vec![config.state_directory(), config.runtime_directory()],
         })
     }
 }

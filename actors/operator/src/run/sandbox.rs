@@ -24,6 +24,7 @@ pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
         workdir: &request.workdir,
         on_link_loss: request.on_link_loss,
         descriptors: None,
+        hidden: request.hidden.clone(),
     }
     .plan()
 }

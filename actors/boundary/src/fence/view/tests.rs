@@ -140,3 +140,31 @@ fn a_link_that_the_sandbox_may_have_made_itself_is_not_followed() {
         "a link elsewhere is"
     );
 }
+
+#[test]
+fn the_runtimes_own_directory_is_covered_up_where_it_would_be_seen() {
+    let root = root("hidden");
+    fs::create_dir_all(root.join("data/a/state")).expect("state");
+    let mut view = View::of(&root);
+    view.show(Path::new("/data/a"), Access::Write);
+
+    view.hide(&root.join("data/a/state")).expect("covered up");
+    view.hide(&root.join("run")).expect("not seen at all");
+    view.hide(&root.join("nosuch")).expect("not there");
+    view.hide(Path::new("/")).expect("outside of this root");
+
+    assert_eq!(view.hidden, [PathBuf::from("/data/a/state")]);
+    assert!(view.reaches(Path::new("/data/a")));
+    assert!(!view.reaches(Path::new("/data/a/state")));
+}
+
+#[test]
+fn what_is_listed_within_the_runtimes_own_directory_is_refused() {
+    let root = root("within");
+    let mut view = View::of(&root);
+    view.show(Path::new("/data/a"), Access::Read);
+
+    let refused = view.hide(&root.join("data"));
+
+    assert_eq!(refused, Err(PathBuf::from("/data/a")));
+}
