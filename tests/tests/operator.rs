@@ -860,3 +860,110 @@ fn tables_fit_and_manual_pages_are_written() {
         assert!(area.work().join("pages/holdfast-exec.1").is_file());
     }
 }
+
+/// EX-10: a main program that could not be started is no success, and its failure is told apart.
+#[test]
+fn a_creation_that_is_waited_for_succeeds_only_when_it_does() {
+    for area in everyone() {
+        let host = Host::new(&area);
+
+        for (name, program, expected) in [("gone", "/nope/prog", 127), ("etc", "/etc", 126)] {
+            let create = host.say(&format!("create {name} --wait"));
+            let finished = create.command([program]).finish();
+            code(&finished, expected);
+            assert_eq!(finished.text(), "", "{finished}");
+            assert!(finished.stderr.contains(program), "{finished}");
+            is_plain(&finished);
+        }
+        code(
+            &host.say("create well --wait").command(["true"]).finish(),
+            0,
+        );
+    }
+}
+
+/// However early somebody interrupts a creation: what is named is there, and nothing else.
+#[test]
+fn what_a_creation_named_stays_and_nothing_else() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.done("list");
+        for wait in ["", "--wait"] {
+            for delay in [1, 5, 10, 20, 30, 50] {
+                let running = host.say(&format!("create qa {wait}")).start();
+                std::thread::sleep(Duration::from_millis(delay));
+                // It may have ended by itself.
+                let _gone = nix::sys::signal::kill(running.pid(), Signal::SIGINT);
+                let finished = running.finish();
+                let named = finished.text() == "qa\n";
+                assert_eq!(named, finished.code() == Some(0), "{finished}");
+                let there = host.said("status qa").code() == Some(0);
+                assert_eq!(there, named, "after {delay} ms {wait}: {finished}");
+                if there {
+                    host.done("delete qa --force");
+                }
+            }
+        }
+    }
+}
+
+/// A device, a pipe or a socket is not what a copy may replace.
+#[test]
+fn a_copy_replaces_no_pipe_and_follows_a_link() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        code(&host.shell("qa", "echo new > /tmp/x"), 0);
+        let work = area.work();
+        let pipe = work.join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+        area.give(&pipe);
+        area.file(&work.join("target"), "old");
+        std::os::unix::fs::symlink("target", work.join("link")).expect("links");
+
+        let refused = host.said("cp qa:/tmp/x pipe");
+        host.done("cp qa:/tmp/x link");
+
+        code(&refused, 125);
+        assert!(refused.stderr.contains("pipe: it is a pipe"), "{refused}");
+        let kind = fs::symlink_metadata(&pipe).expect("is there").file_type();
+        assert!(std::os::unix::fs::FileTypeExt::is_fifo(&kind));
+        assert_eq!(
+            fs::read_to_string(work.join("target")).expect("came"),
+            "new\n"
+        );
+        assert!(fs::read_link(work.join("link")).is_ok());
+    }
+}
+
+/// Whoever attends as a guest leaves alone; only Ctrl-C is meant for the program.
+#[test]
+fn a_guest_that_is_told_to_end_leaves_the_session_running() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let line = "echo ready; exec sleep 300";
+        let left = host.exec("qa --detach", &["sh", "-c", line]).finish();
+        let session = left.text().trim().to_owned();
+        let attach = || {
+            let running = host.say(&format!("attach qa {session}")).start();
+            running.expect("ready");
+            running
+        };
+
+        for (signal, expected) in [(Signal::SIGTERM, 143), (Signal::SIGHUP, 129)] {
+            let guest = attach();
+            guest.signal(signal);
+            let finished = guest.finish();
+            code(&finished, expected);
+            assert!(finished.stderr.contains("goes on"), "{finished}");
+        }
+        let (_, rows) = host.document("sessions qa -o json");
+        assert!(rows.to_string().contains("\"running\":true"), "{rows}");
+        let guest = attach();
+        guest.signal(Signal::SIGINT);
+        code(&guest.finish(), 130);
+        let (_, rows) = host.document("sessions qa -o json");
+        assert!(!rows.to_string().contains("\"running\":true"), "{rows}");
+    }
+}

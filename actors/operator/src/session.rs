@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) exit: BoxFuture<'static, Exit>,
     /// Whether a signal that we pass on cancels it: then success is no result any more, and status 0 becomes 128+N.
     pub(crate) cancels: bool,
+    /// Whether we are a guest who leaves it running when told to end.
+    pub(crate) guest: bool,
 }
 
 impl From<sessions::Session> for Session {
@@ -53,6 +55,7 @@ impl From<sessions::Session> for Session {
                 told.unwrap_or_else(|_untold| Exit::Unknown(unknown("its keeper went away")))
             }),
             cancels: false,
+            guest: false,
         }
     }
 }

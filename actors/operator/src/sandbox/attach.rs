@@ -10,7 +10,7 @@ use super::request;
 use crate::cli::sandboxes::Attach;
 use crate::client;
 use crate::config::Config;
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 use crate::session::remote::Manner;
 use crate::session::terminal;
 
@@ -28,6 +28,7 @@ pub(crate) fn attach(
                 input: arguments.input || person,
                 // It was there before us, and may be after us.
                 ours: false,
+                guest: true,
             },
             limit: None,
             raw: person && has_terminal(arguments, config).await?,
@@ -38,12 +39,24 @@ pub(crate) fn attach(
             }),
             quiet,
         };
-        attended
-            .attend(config, standard()?)
-            .await
-            .1
-            .map(ExitCode::from)
+        let code = attended.attend(config, standard()?).await.1;
+        code.map(ExitCode::from)
+            .map_err(|failure| match failure.kind() {
+                Kind::Interrupted(signal @ (libc::SIGTERM | libc::SIGHUP)) => {
+                    detached(&arguments.name, arguments.session, signal)
+                }
+                _ => failure,
+            })
     })
+}
+
+/// We were told to end, and the session was not.
+fn detached(name: &str, session: u64, signal: i32) -> Failure {
+    let ended = Failure::interrupted(signal);
+    let message = format!("{}; session {session} of {name} goes on", ended.message());
+    Failure::new(ended.kind(), message).hint(format!(
+        "`holdfast attach {name} {session}` attends it again"
+    ))
 }
 
 async fn has_terminal(arguments: &Attach, config: &Config) -> Result<bool, Failure> {

@@ -107,6 +107,7 @@ fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<Ex
         manner: Manner {
             input: into,
             ours: true,
+            guest: false,
         },
         limit: None,
         raw: false,
@@ -135,6 +136,7 @@ async fn out(
     let manner = Manner {
         input: false,
         ours: true,
+        guest: false,
     };
     let (session, opening, part) = Part::new(name, manner);
     let Session {
@@ -176,6 +178,7 @@ async fn into(
     let manner = Manner {
         input: true,
         ours: true,
+        guest: false,
     };
     let (session, opening, part) = Part::new(name, manner);
     let Session {

@@ -40,6 +40,7 @@ pub(crate) fn exec(arguments: &Exec, config: &Config, quiet: bool) -> Result<Exi
         manner: Manner {
             input: arguments.input,
             ours: !arguments.terminal,
+            guest: false,
         },
         // The sandbox ends it in time; we only look after that, and a little later.
         limit: arguments.timeout.map(|limit| limit.saturating_add(SLACK)),

@@ -1,6 +1,7 @@
 //! `holdfast logs`: lines as they were logged; what a workload wrote, byte for byte.
 
-use std::io::{self, Write as _};
+use std::fmt::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
 use std::process::ExitCode;
 
 use holdfast_wire::v1;
@@ -20,12 +21,15 @@ pub(crate) fn logs(arguments: &Logs, config: &Config) -> Result<ExitCode, Failur
     let format = arguments.output.output;
     // One source alone needs no name before each line.
     let named = arguments.source.len() != 1;
+    // On a terminal a workload's bytes would be its commands to the reader's terminal; elsewhere they are left as they are.
+    let shown = io::stdout().is_terminal();
     let outcome = client::with(config, async |mut client| {
         let opened = client.logs(request(arguments, now_ms())).await;
         let mut lines = opened.map_err(|status| refused(&status))?.into_inner();
         while let Some(line) = lines.message().await.map_err(|status| refused(&status))? {
             match format {
                 Format::Json => output::document(&document(&line))?,
+                Format::Text if shown => print(&text(&escaped(line), named))?,
                 Format::Text => print(&text(&line, named))?,
             }
         }
@@ -72,6 +76,25 @@ fn text(line: &v1::LogLine, named: bool) -> Vec<u8> {
     text.push(b' ');
     text.extend_from_slice(&line.text);
     ended(text)
+}
+
+/// The line with every byte written out that is no text: what moves a cursor, colours, rings or is no character at all.
+fn escaped(line: v1::LogLine) -> v1::LogLine {
+    let mut text = String::new();
+    for chunk in line.text.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            if character.is_control() && character != '\t' {
+                text.extend(character.escape_default());
+            } else {
+                text.push(character);
+            }
+        }
+        for byte in chunk.invalid() {
+            let _infallible = write!(text, "\\x{byte:02x}");
+        }
+    }
+    let text = text.into_bytes();
+    v1::LogLine { text, ..line }
 }
 
 /// Lines are recorded without their end.
@@ -145,6 +168,18 @@ mod tests {
             text(&line("workload", b"\xff\x00\r\n"), false),
             b"\xff\x00\r\n"
         );
+    }
+
+    #[test]
+    fn on_a_terminal_nothing_a_workload_wrote_is_a_command() {
+        let hostile = escaped(line("workload", "é\t\x1b[2J\r\u{9b}31m\x07".as_bytes()));
+        let broken = escaped(line("workload", b"a\xff\x00b"));
+
+        assert_eq!(
+            String::from_utf8_lossy(&text(&hostile, false)),
+            "é\t\\u{1b}[2J\\r\\u{9b}31m\\u{7}\n"
+        );
+        assert_eq!(text(&broken, false), b"a\\xff\\u{0}b\n");
     }
 
     #[test]

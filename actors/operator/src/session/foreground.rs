@@ -103,7 +103,7 @@ impl Running {
         let output = printer::print("stdout", ends.output, session.stdout).map_err(internal)?;
         let errors = printer::print("stderr", ends.errors, session.stderr).map_err(internal)?;
         if let Some(stdin) = session.stdin {
-            input::pump(ends.input, stdin).map_err(internal)?;
+            input::pump(ends.input, stdin, session.guest).map_err(internal)?;
         }
         Ok(Self {
             control: session.control,
@@ -111,7 +111,7 @@ impl Running {
             cancels: session.cancels,
             passed_on: None,
             printed: [Some(output), Some(errors)],
-            patience: Patience::default(),
+            patience: Patience::of(session.guest),
             raw,
         })
     }

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Read as _};
 use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::fs::FileTypeExt as _;
 use std::thread;
 use std::time::Duration;
 
@@ -14,12 +15,21 @@ use tokio::sync::mpsc;
 use super::terminal;
 
 /// Passes `input` on until it ends or nobody wants it; then the sender is dropped.
-pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>) -> io::Result<()> {
+///
+/// A guest whose terminal was hung up has left, and not ended the session's input: the sender is kept until we end.
+pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>, guest: bool) -> io::Result<()> {
     let thread = thread::Builder::new()
         .name("stdin".into())
         .stack_size(STACK);
     thread
-        .spawn(move || pass_on(File::from(input), &sink))
+        .spawn(move || {
+            let input = File::from(input);
+            let stays = guest.then(|| input.try_clone().ok()).flatten();
+            pass_on(input, &sink);
+            if stays.is_some_and(|input| is_hung_up(&input)) {
+                std::mem::forget(sink);
+            }
+        })
         .map(drop)
 }
 
@@ -57,6 +67,20 @@ fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) {
     }
 }
 
+fn is_hung_up(input: &File) -> bool {
+    let mut looked = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+    let seen = poll(&mut looked, PollTimeout::ZERO);
+    let hung_up = looked[0]
+        .revents()
+        .is_some_and(|events| events.contains(PollFlags::POLLHUP));
+    // The end of a pipe is told in the same way, and means what it says. A terminal that is gone is none any more to
+    // `isatty`, but still a character device.
+    let is_device = input
+        .metadata()
+        .is_ok_and(|input| input.file_type().is_char_device());
+    seen.is_ok() && hung_up && is_device
+}
+
 /// Waits until there is something to read: somebody has made our input non-blocking.
 fn wait(input: &File) {
     let mut readable = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
@@ -66,3 +90,22 @@ fn wait(input: &File) {
 const CHUNK: usize = 64 * 1024;
 const STACK: usize = 64 * 1024;
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hung_up_terminal_is_told_from_an_input_that_ended() {
+        let terminal = nix::pty::openpty(None, None).expect("a terminal");
+        let slave = File::from(terminal.slave);
+        assert!(!is_hung_up(&slave));
+
+        drop(terminal.master);
+        let (reader, writer) = io::pipe().expect("a pipe");
+        drop(writer);
+
+        assert!(is_hung_up(&slave));
+        assert!(!is_hung_up(&File::from(OwnedFd::from(reader))));
+    }
+}

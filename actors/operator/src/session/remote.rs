@@ -21,7 +21,7 @@ use holdfast_wire::v1::session_output::Kind as Heard;
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Status, Streaming};
+use tonic::{Code, Status, Streaming};
 
 use super::{Exit, Session};
 use crate::client::{Client, refused};
@@ -45,6 +45,8 @@ pub(crate) struct Manner {
     pub(crate) input: bool,
     /// It is ours: it ends when nobody reads it, and a signal cancels it.
     pub(crate) ours: bool,
+    /// We came later and leave earlier: told to end, we leave it running.
+    pub(crate) guest: bool,
 }
 
 /// The far ends of a session's channels.
@@ -81,6 +83,7 @@ impl Part {
                 exit.await.unwrap_or_else(untold)
             }),
             cancels: manner.ours,
+            guest: manner.guest,
         };
         let part = Self {
             sandbox: sandbox.to_owned(),
@@ -119,6 +122,7 @@ impl Part {
             stdout: self.stdout.take(),
             stderr: self.stderr.take(),
             offset: 0,
+            client: client.clone(),
             broken: self.manner.ours.then_some(pipe),
         };
         let asking = Asking {
@@ -222,6 +226,7 @@ struct Output {
     stderr: Option<mpsc::Sender<Bytes>>,
     /// The first byte that has not come yet.
     offset: u64,
+    client: Client,
     /// Told once when nobody reads stdout any more.
     broken: Option<mpsc::Sender<()>>,
 }
@@ -245,12 +250,16 @@ impl Output {
                 }
                 Ok(Some(Heard::Begun(_))) => {}
                 Ok(Some(Heard::Ended(ending))) => {
-                    let exit = self.exit_of(&ending, carried, sandbox);
+                    let exit = self.exit_of(&ending, carried, sandbox).await;
                     carried.ending = Some(ending);
                     return exit;
                 }
-                Ok(None) => return self.lost(carried, sandbox, "the stream ended without it"),
-                Err(status) => return self.lost(carried, sandbox, &why(&status)),
+                Ok(None) => {
+                    return self
+                        .lost(carried, sandbox, "the stream ended without it")
+                        .await;
+                }
+                Err(status) => return self.lost(carried, sandbox, &why(&status)).await,
             }
         }
     }
@@ -273,30 +282,64 @@ impl Output {
         }
     }
 
-    fn exit_of(&self, ending: &v1::Ending, carried: &Carried, sandbox: &str) -> Exit {
+    async fn exit_of(&mut self, ending: &v1::Ending, carried: &Carried, sandbox: &str) -> Exit {
         if ending.reason == "Timeout" {
             return Exit::TimedOut;
         }
         match ending.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
             Some(How::Code(code)) => Exit::Code(u8::try_from(*code & 0xff).unwrap_or(u8::MAX)),
             Some(How::Signal(signal)) => Exit::Signal(*signal),
-            Some(How::Unknown(reason)) => self.lost(carried, sandbox, reason),
-            None => self.lost(carried, sandbox, "the gateway did not say it"),
+            Some(How::Unknown(reason)) => self.lost(carried, sandbox, reason).await,
+            None => {
+                self.lost(carried, sandbox, "the gateway did not say it")
+                    .await
+            }
         }
     }
 
-    /// Nobody told how it ended; it may still be running.
-    fn lost(&self, carried: &Carried, sandbox: &str, why: &str) -> Exit {
+    /// Nobody told how it ended; it may still be running, unless its sandbox is not.
+    async fn lost(&mut self, carried: &Carried, sandbox: &str, why: &str) -> Exit {
         let session = carried.begun.map(|begun| begun.session).unwrap_or_default();
-        let message = format!(
-            "the outcome is unknown: {why}; attach again with: holdfast attach {sandbox} {session} --from {}",
-            self.offset
-        );
+        let request = v1::SandboxRequest {
+            sandbox: sandbox.to_owned(),
+        };
+        let asked = timeout(PATIENCE, self.client.get(request)).await;
+        // A gateway that does not answer knows nothing against it.
+        let over = match asked {
+            Ok(Ok(status)) => over(status.get_ref().phase()),
+            Ok(Err(status)) if status.code() == Code::NotFound => Some("was deleted"),
+            Ok(Err(_)) | Err(_) => None,
+        };
+        let then = match over {
+            Some(over) => format!("{sandbox} {over}"),
+            None => format!(
+                "attach again with: holdfast attach {sandbox} {session} --from {}",
+                self.offset
+            ),
+        };
+        let message = format!("the outcome is unknown: {}; {then}", once(why));
         let details = serde_json::json!({
             "sandbox": sandbox, "session": session, "offset": self.offset,
         });
         Exit::Unknown(Failure::new(Kind::OutcomeUnknown, message).details(details))
     }
+}
+
+/// What became of a sandbox in which no session goes on.
+fn over(phase: v1::Phase) -> Option<&'static str> {
+    match phase {
+        v1::Phase::Deleting => Some("is being deleted"),
+        v1::Phase::Stopped => Some("is stopped"),
+        v1::Phase::Failed => Some("has failed"),
+        v1::Phase::Unspecified | v1::Phase::Pending | v1::Phase::Ready | v1::Phase::Degraded => {
+            None
+        }
+    }
+}
+
+/// What was told, without its own advice to attach: ours says how.
+fn once(why: &str) -> &str {
+    why.trim_end_matches(", attach again")
 }
 
 async fn passing(moment: Option<&mut Pin<Box<Sleep>>>) {
@@ -323,3 +366,23 @@ const DEPTH: usize = 8;
 
 /// How long a request may take, and how long a session may take to end when nobody reads it any more.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_to_attach_is_given_once_and_only_where_a_session_may_go_on() {
+        assert_eq!(
+            once("it was cut; the session goes on, attach again"),
+            "it was cut; the session goes on"
+        );
+        assert_eq!(once("it was cut"), "it was cut");
+        for phase in [v1::Phase::Deleting, v1::Phase::Stopped, v1::Phase::Failed] {
+            assert!(over(phase).is_some());
+        }
+        for phase in [v1::Phase::Pending, v1::Phase::Ready, v1::Phase::Degraded] {
+            assert!(over(phase).is_none());
+        }
+    }
+}

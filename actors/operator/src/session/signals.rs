@@ -7,6 +7,8 @@
 //! 4th INT  -> leave
 //! ```
 //!
+//! A guest in a session (`attach`) passes INT and QUIT on in the same way, and leaves at the first TERM or HUP.
+//!
 //! One who presses Ctrl-C again means it: each time is harder than the last, and in the end we go, and the sandbox with
 //! us.
 
@@ -28,11 +30,20 @@ pub(crate) enum Answer {
 /// How patient we still are.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Patience {
+    guest: bool,
     interrupts: u8,
     terminations: u8,
 }
 
 impl Patience {
+    /// The patience of a guest, or of one whose session it is.
+    pub(crate) fn of(guest: bool) -> Self {
+        Self {
+            guest,
+            ..Self::default()
+        }
+    }
+
     /// What to do about one of INT, TERM, HUP and QUIT.
     pub(crate) fn answer(&mut self, signal: i32) -> Answer {
         match signal {
@@ -45,6 +56,7 @@ impl Patience {
                     _ => Answer::Leave,
                 }
             }
+            libc::SIGTERM | libc::SIGHUP if self.guest => Answer::Leave,
             libc::SIGTERM => {
                 self.terminations = self.terminations.saturating_add(1);
                 match self.terminations {
@@ -166,6 +178,16 @@ mod tests {
                 Answer::Leave,
             ]
         );
+    }
+
+    #[test]
+    fn a_guest_leaves_when_told_to_end_and_passes_the_rest_on() {
+        for signal in [libc::SIGTERM, libc::SIGHUP] {
+            assert_eq!(Patience::of(true).answer(signal), Answer::Leave);
+        }
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            assert_eq!(Patience::of(true).answer(signal), Answer::Forward(signal));
+        }
     }
 
     #[test]
