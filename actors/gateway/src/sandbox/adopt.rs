@@ -53,36 +53,9 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
         Kind::Running => true,
         Kind::Ending => false,
     };
-    let same_boot = state.row.boot == state.arguments.host.processes.boot();
-    if same_boot {
-        state.find();
-    }
-    let alive = Alive {
-        keeper: state.keeper.is_some(),
-        boundary: state.boundary.is_some(),
-    };
-    // It may have ended in good order while no gateway was there.
-    let last = if same_boot && alive == Alive::default() {
-        state.ground.last()
-    } else {
-        None
-    };
-    let over = ground::ended_well(last.as_ref());
-    if let Some(last) = last {
-        state.row.main.clone_from(&last.main);
-        state.last = Some(last);
-    }
-    let found = if let (true, Some(end)) = (running, over) {
-        Found::Over(end)
-    } else if running {
-        let gone = if same_boot {
-            "the sandbox died while no gateway was there"
-        } else {
-            "the host was started anew"
-        };
-        Found::Running {
-            gone: Why::new("BoundaryLost", gone),
-        }
+    let (alive, found) = state.found();
+    let found = if running {
+        found
     } else {
         Found::Ending(after(&state.row, why, now))
     };
@@ -102,6 +75,38 @@ fn after(row: &Row, why: Why, now: Moment) -> After {
 }
 
 impl State {
+    /// What is left of a generation that ran.
+    fn found(&mut self) -> (Alive, Found) {
+        let same_boot = self.row.boot == self.arguments.host.processes.boot();
+        if same_boot {
+            self.find();
+        }
+        let alive = Alive {
+            keeper: self.keeper.is_some(),
+            boundary: self.boundary.is_some(),
+        };
+        // It may have ended in good order while no gateway was there.
+        let last = if same_boot && alive == Alive::default() {
+            self.ground.last()
+        } else {
+            None
+        };
+        let over = ground::ended_well(last.as_ref());
+        if let Some(last) = last {
+            self.row.main.clone_from(&last.main);
+            self.last = Some(last);
+        }
+        let gone = if same_boot {
+            "the sandbox died while no gateway was there"
+        } else {
+            "the host was started anew"
+        };
+        let died = Found::Running {
+            gone: Why::new("BoundaryLost", gone),
+        };
+        (alive, over.map_or(died, Found::Over))
+    }
+
     /// Looks for the processes that the registry knows of.
     fn find(&mut self) {
         let host = &self.arguments.host;

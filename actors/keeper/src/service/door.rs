@@ -172,6 +172,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
+    #[expect(clippy::disallowed_methods, reason = "a test owns its tasks")]
     async fn a_socket_that_was_removed_is_made_anew_and_another_ones_is_left() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("keeper.sock");

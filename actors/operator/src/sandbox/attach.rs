@@ -40,13 +40,13 @@ pub(crate) fn attach(
             quiet,
         };
         let code = attended.attend(config, standard()?).await.1;
-        code.map(ExitCode::from)
-            .map_err(|failure| match failure.kind() {
-                Kind::Interrupted(signal @ (libc::SIGTERM | libc::SIGHUP)) => {
-                    detached(&arguments.name, arguments.session, signal)
-                }
-                _ => failure,
-            })
+        code.map(ExitCode::from).map_err(|failure| {
+            if let Kind::Interrupted(signal @ (libc::SIGTERM | libc::SIGHUP)) = failure.kind() {
+                detached(&arguments.name, arguments.session, signal)
+            } else {
+                failure
+            }
+        })
     })
 }
 

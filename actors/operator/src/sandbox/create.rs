@@ -80,20 +80,20 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
 /// answer is awaited all the same, since only what this request has made may be deleted.
 async fn asking(
     client: &Client,
-    asked: v1::CreateRequest,
+    request: v1::CreateRequest,
     name: &str,
     ends: &mut Ends,
 ) -> Result<(), Failure> {
     let mut asker = client.clone();
-    let asking = asker.create(asked);
-    tokio::pin!(asking);
+    let answered = asker.create(request);
+    tokio::pin!(answered);
     let signal = tokio::select! {
-        answer = &mut asking => {
+        answer = &mut answered => {
             return answer.map(drop).map_err(|status| refused(&status));
         }
         signal = ends.next() => signal,
     };
-    match timeout(ACKNOWLEDGED, asking).await {
+    match timeout(ACKNOWLEDGED, answered).await {
         Ok(Ok(_made)) => Err(undo(client.clone(), name, signal).await),
         Ok(Err(status)) if is_lost(&status) => Err(left(name, signal, "the gateway went away")),
         Ok(Err(_refused)) => Err(Failure::interrupted(signal)),
