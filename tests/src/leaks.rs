@@ -134,7 +134,7 @@ pub fn files_below(directory: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn parent(pid: i32) -> Option<i32> {
+pub(crate) fn parent(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     // The name stands in brackets and may contain anything.
     stat.rsplit_once(')')?

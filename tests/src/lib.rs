@@ -6,6 +6,7 @@
 //!        └ Run ── policy, arguments, input ─▶ Running ─▶ Finished: exit, output, audit records
 //! servers ── HTTP, HTTPS, TCP that echoes, half-closes, stays silent or refuses, git, DNS; each counts who came
 //! daemon ── a gateway of the test's own, and a client of it
+//! visit ── one session through a gateway
 //! probe ── one C program with every attempt to get out
 //! ```
 //!
@@ -27,7 +28,10 @@ pub mod run;
 pub mod servers;
 pub mod skip;
 pub mod terminal;
+pub mod victim;
+pub mod visit;
 pub mod wait;
+pub mod watcher;
 
 pub use area::{Area, everyone};
 pub use caller::{Caller, callers};
