@@ -8,6 +8,7 @@
 
 use crate::area::Area;
 use crate::leaks::{parent, processes};
+use crate::wait::{LONG, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeMap;
@@ -50,11 +51,12 @@ impl Process {
         Self::of(self.pid) == Some(self) && fields(self.pid).is_some_and(alive)
     }
 
-    /// Ends it without a word.
+    /// Ends it without a word, and waits until it is dead: a signal takes its time.
     pub fn kill(self) {
         if Self::of(self.pid) == Some(self) {
             // It may have ended between the two.
             let _gone = kill(Pid::from_raw(self.pid), Signal::SIGKILL);
+            until("a killed process is dead", LONG, || !self.runs());
         }
     }
 }

@@ -32,6 +32,9 @@ const ANSWERED: Duration = Duration::from_secs(40);
 /// A victim that is not there yet is waited for so long.
 const BORN: Duration = Duration::from_millis(200);
 
+/// A round that takes longer is told, with its seed.
+const SLOW: Duration = Duration::from_secs(8);
+
 const BYSTANDER: &str = "bystander";
 const QA: &str = "qa";
 
@@ -122,7 +125,8 @@ struct Field<'a> {
 }
 
 /// One round: what died in it, and what has been seen of its sandbox.
-struct Round {
+struct Round<'a> {
+    area: &'a Area,
     plan: Plan,
     watcher: Watcher,
     mark: Mark,
@@ -137,13 +141,25 @@ enum Answer {
     Deleted(Result<(), tonic::Status>),
 }
 
-impl Drop for Round {
+impl Drop for Round<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
             say(&format!(
                 "repeat with HOLDFAST_CRASH_SEED={} HOLDFAST_CRASH_ROUNDS=1: {:?}, died: {:?}\n",
                 self.plan.seed, self.plan, self.deaths
             ));
+            say(&last_lines(&said(self.area)));
+            for entry in fs::read_dir(self.area.state().join("sandboxes"))
+                .into_iter()
+                .flatten()
+                .flatten()
+            {
+                for log in ["keeper.log", "boundary.log"] {
+                    let log = entry.path().join(log);
+                    say(&format!("{}\n", log.display()));
+                    say(&last_lines(&fs::read_to_string(log).unwrap_or_default()));
+                }
+            }
         }
     }
 }
@@ -209,6 +225,7 @@ impl<'a> Field<'a> {
 
     fn play(&mut self, plan: Plan) {
         let mut round = Round {
+            area: self.area,
             watcher: Watcher::start(self.area.runtime().join("gateway.sock"), QA),
             mark: Mark::new(),
             deaths: Vec::new(),
@@ -247,7 +264,7 @@ impl<'a> Field<'a> {
     }
 
     /// Begins the operation, kills the victims at the moment that was drawn, and waits for the answer.
-    fn under_fire(&self, round: &mut Round) -> Answer {
+    fn under_fire(&self, round: &mut Round<'_>) -> Answer {
         let plan = round.plan.clone();
         let taken = match plan.operation {
             Operation::Create => self.taken.create,
@@ -287,7 +304,7 @@ impl<'a> Field<'a> {
     }
 
     /// What has begun has an ending; what was asked again was not done again.
-    fn after_exec(&self, round: &Round, told: Told) {
+    fn after_exec(&self, round: &Round<'_>, told: Told) {
         if let Some(error) = &told.error {
             assert_ne!(error.message(), HANGS);
             stated(error);
@@ -330,15 +347,17 @@ impl<'a> Field<'a> {
                     "{told:?}"
                 ),
             },
-            None => assert!(
-                killed_inside && told.begun.is_none(),
-                "begun, and no ending: {told:?}"
-            ),
+            None => {
+                // Nobody was there to tell this client, and nothing of that life runs any more. The sandbox says why.
+                let status = self.gateway().get(QA).expect("there");
+                assert!(killed_inside, "no ending: {told:?}, {status:#?}");
+                assert_eq!(status.reason, "BoundaryLost", "{status:#?}");
+            }
         }
     }
 
     /// Acknowledged: gone for good. Not acknowledged: said why.
-    fn after_delete(&self, round: &Round, answer: Result<(), tonic::Status>) {
+    fn after_delete(&self, round: &Round<'_>, answer: Result<(), tonic::Status>) {
         match answer {
             Ok(()) => {
                 assert_eq!(self.gateway().names(), [BYSTANDER], "a deleted one is back");
@@ -351,7 +370,7 @@ impl<'a> Field<'a> {
     }
 
     /// From wherever it stands: to Ready, to a program that ends well, and away.
-    fn way_on(&self, round: &mut Round) {
+    fn way_on(&self, round: &mut Round<'_>) {
         let gateway = self.gateway();
         if matches!(round.plan.operation, Operation::Delete) {
             let answer = gateway.delete(QA, true);
@@ -422,7 +441,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    fn nothing_is_left(&self, round: &Round) {
+    fn nothing_is_left(&self, round: &Round<'_>) {
         assert_eq!(self.gateway().names(), [BYSTANDER]);
         self.no_file_is_left();
         let running = || {
@@ -440,7 +459,7 @@ impl<'a> Field<'a> {
         assert!(mounts.is_empty(), "{mounts:?}");
     }
 
-    fn no_false_ready(&self, round: &Round) {
+    fn no_false_ready(&self, round: &Round<'_>) {
         let shown = round.watcher.shown();
         if let Some((longest, part)) = longest_false_ready(&shown, &round.deaths, now()) {
             let phases: Vec<_> = shown
@@ -456,7 +475,7 @@ impl<'a> Field<'a> {
     }
 }
 
-impl Round {
+impl Round<'_> {
     /// Remembers which processes there are: none of them may be left.
     fn look(&mut self, field: &Field<'_>) {
         let found = parts(field.area, &field.bystander.id);
@@ -478,9 +497,10 @@ impl Round {
                 });
             }
             for process in found {
+                let at = now();
                 process.kill();
                 self.deaths.push(Death {
-                    at: now(),
+                    at,
                     part,
                     pid: process.pid,
                     generation: 1,
@@ -528,6 +548,15 @@ fn stated(error: &tonic::Status) {
     );
 }
 
+/// The last of a log, for the one who has to find out.
+fn last_lines(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    let last = lines
+        .get(lines.len().saturating_sub(25)..)
+        .unwrap_or_default();
+    format!("{}\n", last.join("\n"))
+}
+
 fn say(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
@@ -558,7 +587,13 @@ fn any_of_our_processes_may_die_at_any_moment() {
         let began: Instant = now();
         let mut field = Field::new(&area);
         for number in 0..rounds {
-            field.play(Plan::drawn(seed.wrapping_add(number)));
+            let plan = Plan::drawn(seed.wrapping_add(number));
+            let began = now();
+            field.play(plan.clone());
+            if began.elapsed() > SLOW {
+                say(&format!("crash: {:?} for {plan:?}\n", began.elapsed()));
+                say(&last_lines(&said(&area)));
+            }
         }
         say(&format!(
             "crash: {rounds} rounds in {:?}, {:?}\n",

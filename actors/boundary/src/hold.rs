@@ -151,6 +151,11 @@ impl Hold {
         Ok(())
     }
 
+    /// Whether nobody has ever attached.
+    pub(crate) fn is_new(&self) -> bool {
+        self.holder.lock().is_new()
+    }
+
     /// Whether `guest` holds the boundary.
     pub(crate) fn check(&self, guest: &Guest) -> std::result::Result<(), Refusal> {
         self.holder

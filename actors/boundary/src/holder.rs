@@ -2,6 +2,7 @@
 //!
 //! ```text
 //!  New ── the first attach, over the socket of the fork ──> Held ── its socket closes ──> Vacant
+//!   └── that socket closes before it ──> the boundary ends
 //!                                                            │  ▲                           │
 //!                                       a higher epoch takes over └── a higher epoch ───────┘
 //! ```
@@ -79,6 +80,11 @@ impl Holder {
         // One that attaches anew with a higher epoch does not fence itself.
         let before = self.seat.replace(seat.number);
         Ok(before.filter(|number| *number != seat.number))
+    }
+
+    /// Whether nobody has ever attached.
+    pub(crate) fn is_new(&self) -> bool {
+        self.token.is_none()
     }
 
     /// The socket of the seat `number` is closed. Answers whether it held the boundary until now.
@@ -170,7 +176,9 @@ mod tests {
     fn whoever_knocks_needs_the_token_that_the_first_one_brought() {
         let mut holder = Holder::default();
         assert_eq!(holder.attach(named(2), 9, b""), Err(Refusal::Early));
+        assert!(holder.is_new());
         let mut holder = held();
+        assert!(!holder.is_new());
 
         for wrong in [&b""[..], b"toke", b"token.", b"Token"] {
             assert_eq!(holder.attach(named(2), 9, wrong), Err(Refusal::Token));

@@ -25,7 +25,7 @@ mod tree;
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub struct Boundary {
 pub struct Lasting {
     /// Where the keepers after the first one knock: the path of a Unix socket, at most 107 bytes.
     pub door: PathBuf,
+    /// Where its process is written down before it begins: whoever comes when its first keeper is dead has to find it.
+    pub pid: PathBuf,
     /// Where its log goes, opened for reading and for appending. It is kept below 4 MiB.
     pub log: File,
     /// Where the log is kept that had no room any more; replaced as a whole.
@@ -75,6 +77,7 @@ pub(crate) enum Life {
 #[derive(Debug)]
 pub(crate) struct Lasts {
     pub(crate) door: Arc<Door>,
+    pid: PathBuf,
     pub(crate) log: File,
     pub(crate) older: File,
     pub(crate) grace: Duration,
@@ -105,6 +108,7 @@ pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socke
         fence,
         Life::Lasting(Arc::new(Lasts {
             door: Arc::new(door),
+            pid: lasting.pid,
             log: lasting.log,
             older: lasting.older,
             grace: lasting.grace,
@@ -132,6 +136,14 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
             let boundary = Boundary { child, lasting };
             let begun = map_ids(boundary.child.pid)
                 .map_err(broken("map the ids of the user namespace"))
+                .and_then(|()| match &life {
+                    Life::Tied => Ok(()),
+                    Life::Lasting(lasts) => {
+                        write_down(boundary.pid(), &lasts.pid).map_err(|error| {
+                            Broken::new("write the boundary down", &lasts.pid, &error)
+                        })
+                    }
+                })
                 .and_then(|()| {
                     let mapped = Handoff {
                         kind: Some(Kind::Mapped(v1::Mapped {})),
@@ -148,6 +160,17 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
             }
         }
     }
+}
+
+/// The pid with the start of its process, so that a later one of that number is no one. Without the word that follows, the process
+/// ends; so there is none that lives and is not written down.
+fn write_down(pid: u32, file: &Path) -> Result<(), Error> {
+    let stat =
+        std::fs::read_to_string(format!("/proc/{pid}/stat")).called("read /proc/PID/stat")?;
+    // The name in parentheses may hold anything; what follows the last of them starts with field 3.
+    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    let started = fields.and_then(|fields| fields.split(' ').nth(19));
+    std::fs::write(file, format!("{pid} {}\n", started.unwrap_or("0"))).called("write")
 }
 
 impl Boundary {

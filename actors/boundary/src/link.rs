@@ -119,7 +119,8 @@ fn refuse<'a>(socket: &Socket, why: &'a str) -> &'a str {
     why
 }
 
-/// Serves one keeper until it is gone or cut. A boundary that is not lasting ends with its keeper.
+/// Serves one keeper until it is gone or cut. A boundary that is not lasting ends with its keeper, and one that nobody has attached to
+/// with the keeper that forked it.
 async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), Fault> {
     let socket = guest.ready()?;
     let (dial, connections) = mpsc::channel(MOST_DIALS);
@@ -146,10 +147,14 @@ async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), 
         keeper = guest.seat.number,
         "a keeper's connection ends: {ended}"
     );
-    if lasting || guest.seat.origin == Origin::Named {
-        Ok(())
-    } else {
-        Err(Fault::last("the keeper is gone"))
+    match guest.seat.origin {
+        Origin::Named => Ok(()),
+        // Without the token that it would have brought, nobody can follow it.
+        Origin::Forked if hold.is_new() => {
+            Err(Fault::last("the first keeper is gone and never attached"))
+        }
+        Origin::Forked if lasting => Ok(()),
+        Origin::Forked => Err(Fault::last("the keeper is gone")),
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! STATE/    gateway.lock  registry.redb  sandboxes/ID/{keeper,boundary,workload}.log  audit.jsonl
-//! RUNTIME/  gateway.sock  gateway.pid    sandboxes/ID/{spec,keeper.sock,boundary.sock,keeper.pid}
+//! RUNTIME/  gateway.sock  gateway.pid    sandboxes/ID/{spec,keeper.sock,boundary.sock,keeper.pid,boundary.pid}
 //! ```
 //!
 //! Both belong to the user the gateway runs as, and nobody else may write to them; what is made here is open to its owner alone.

@@ -15,7 +15,6 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -82,10 +81,11 @@ impl Processes {
     /// Starts a keeper of our own program in a session of its own, with `log` for what it writes to stderr. Must be called
     /// within a tokio runtime.
     pub(crate) fn keeper(&self, directory: &Path, log: &Path) -> io::Result<Watched> {
-        let words: Vec<CString> = keeper_words(directory)
-            .into_iter()
-            .map(CString::new)
-            .collect::<Result<_, _>>()?;
+        let words = [
+            c"holdfast".into(),
+            c"keeper".into(),
+            CString::new(directory.as_os_str().as_bytes())?,
+        ];
         let mut files = PosixSpawnFileActions::init()?;
         files.add_open(0, "/dev/null", OFlag::O_RDONLY, Mode::empty())?;
         files.add_open(1, "/dev/null", OFlag::O_WRONLY, Mode::empty())?;
@@ -191,30 +191,6 @@ impl Drop for Watch {
     }
 }
 
-/// What a keeper, and the boundary that it forks, are called.
-pub(crate) fn keeper_words(directory: &Path) -> [Vec<u8>; 3] {
-    let directory = directory.as_os_str().as_bytes().to_vec();
-    [b"holdfast".to_vec(), b"keeper".to_vec(), directory]
-}
-
-/// Our user's processes that were started with exactly these words.
-pub(crate) fn called(words: &[Vec<u8>]) -> Vec<u32> {
-    let Ok(entries) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let wanted = [&words.join(&0)[..], &[0]].concat();
-    let user = nix::unistd::geteuid().as_raw();
-    entries
-        .flatten()
-        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|pid: &u32| {
-            let place = format!("/proc/{pid}");
-            let ours = fs::metadata(&place).is_ok_and(|place| place.uid() == user);
-            ours && fs::read(format!("{place}/cmdline")).is_ok_and(|words| words == wanted)
-        })
-        .collect()
-}
-
 /// When a process started, in ticks since the start of the host.
 pub(crate) fn start_of(pid: u32) -> Option<u64> {
     field(pid, START)
@@ -285,19 +261,5 @@ mod tests {
 
         assert_eq!(found.ended().await, Some(Ended::Signalled(libc::SIGKILL)));
         assert!(start_of(child.id()).is_none(), "a zombie is left");
-    }
-
-    #[test]
-    fn a_process_is_found_by_its_words_and_only_by_all_of_them() {
-        let seconds = format!("{}.75", 3_000 + std::process::id());
-        let mut child = Command::new("sleep").arg(&seconds).spawn().expect("sleep");
-        let words = |last: &str| [b"sleep".to_vec(), last.as_bytes().to_vec()];
-
-        let (found, other) = (called(&words(&seconds)), called(&words("3000.7")));
-
-        child.kill().expect("killed");
-        child.wait().expect("reaped");
-        assert_eq!(found, [child.id()]);
-        assert!(other.is_empty());
     }
 }

@@ -74,6 +74,8 @@ pub(crate) struct State {
     row: Row,
     /// What is on disk.
     stored: Row,
+    /// It is not in the registry any more, and what comes late must not put it there again.
+    removed: bool,
     life: Life,
     /// What this generation's keepers said last.
     last: Option<v1::Status>,
@@ -134,7 +136,7 @@ impl Actor for Sandbox {
                 state.publish(now);
                 reply.send(());
             }
-            Message::KeeperEnded(pid, ended) => state.keeper_ended(pid, ended, now),
+            Message::KeeperEnded(pid, ended) => state.keeper_ended(me, pid, ended),
             Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
             Message::Woke => {
                 state.timer = None;
@@ -231,13 +233,14 @@ impl State {
         }
     }
 
-    fn keeper_ended(&mut self, pid: u32, ended: Option<Ended>, now: Moment) {
+    fn keeper_ended(&mut self, me: &Me<Message>, pid: u32, ended: Option<Ended>) {
         if self.keeper.as_ref().map(Watched::pid) != Some(pid) {
             return;
         }
         self.keeper = None;
-        if self.boundary.is_none() {
-            self.boundary = self.find_boundary(Some(pid));
+        if self.boundary.is_none() && self.life.alive().boundary {
+            self.boundary = self.find_boundary();
+            self.watch_boundary(me);
         }
         let end = self.ground.end(ended, self.boundary.is_some());
         if let Some(last) = self.ground.last() {
@@ -245,7 +248,7 @@ impl State {
             self.last = Some(last);
         }
         tracing::info!(sandbox = self.row.name(), pid, ?end, "the keeper ended");
-        self.step(Event::KeeperFell(end), now);
+        self.step(Event::KeeperFell(end), me.now());
     }
 
     fn boundary_ended(&mut self, pid: u32, now: Moment) {
@@ -310,6 +313,11 @@ impl State {
 
     /// Writes down what changed, does what follows, and tells everybody.
     async fn settle(&mut self, me: &Me<Message>) -> Result<(), Fault> {
+        // That it is not Ready any more cannot wait for a disk.
+        let now = me.now();
+        if self.arguments.posted.borrow().status.phase() == v1::Phase::Ready {
+            self.publish(now);
+        }
         loop {
             self.persist().await?;
             if self.commands.is_empty() {
@@ -329,7 +337,7 @@ impl State {
 
     async fn persist(&mut self) -> Result<(), Fault> {
         self.row = self.durable();
-        if self.row != self.stored {
+        if !self.removed && self.row != self.stored {
             self.arguments.host.ledger.put(&self.row, None).await?;
             self.stored.clone_from(&self.row);
         }

@@ -150,6 +150,7 @@ fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
     let path = sandbox.log("boundary.log");
     let lasting = boundary::Lasting {
         door: sandbox.door(),
+        pid: sandbox.boundary_pid(),
         log: append(&path)?,
         older: older_log(&older(&path)).map_err(internal("open boundary.log.1"))?,
         grace: boundary::GRACE,

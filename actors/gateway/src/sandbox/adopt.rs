@@ -6,7 +6,7 @@ use holdfast_wire::v1;
 use super::ground::{self, Ground};
 use super::{Arguments, Message, State};
 use crate::life::{After, Alive, Found, Life, Restart, Stage, Why};
-use crate::processes::{self, Watched};
+use crate::processes::Watched;
 use crate::registry::row::{self, Kind, Row};
 
 /// Finds a sandbox as the last gateway left it.
@@ -32,6 +32,7 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
         waiting: Vec::new(),
         timer: None,
         stored: row.clone(),
+        removed: false,
         arguments,
         row,
     };
@@ -115,18 +116,14 @@ impl State {
         let known = self.row.boundary.as_ref();
         self.boundary = known.and_then(|process| host.processes.find(process));
         if self.boundary.is_none() && self.row.boundary.is_none() {
-            self.boundary = self.find_boundary(self.keeper.as_ref().map(Watched::pid));
+            self.boundary = self.find_boundary();
         }
     }
 
-    /// The boundary that nobody has told of: a fork of its keeper that goes by the same words. The keeper may be gone, and
-    /// the gateway that started it, too.
-    pub(super) fn find_boundary(&self, keeper: Option<u32>) -> Option<Watched> {
-        let words = processes::keeper_words(&self.ground.0);
-        let fork = processes::called(&words)
-            .into_iter()
-            .find(|pid| Some(*pid) != keeper)?;
-        self.arguments.host.processes.of_pid(fork)
+    /// The boundary that nobody has told of: its keeper has not reported yet, or died before it could. It is written down before it
+    /// begins, and one that is not ends without having done anything.
+    pub(super) fn find_boundary(&self) -> Option<Watched> {
+        self.arguments.host.processes.find(&self.ground.boundary()?)
     }
 
     /// What has to be on disk of it now.

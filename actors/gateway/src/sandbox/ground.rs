@@ -48,7 +48,16 @@ impl Ground {
 
     /// The keeper that runs here, as it wrote it down itself.
     pub(crate) fn keeper(&self) -> Option<Process> {
-        let text = fs::read_to_string(self.0.join("keeper.pid")).ok()?;
+        self.written("keeper.pid")
+    }
+
+    /// The boundary that runs here, as its first keeper wrote it down before it let it begin.
+    pub(crate) fn boundary(&self) -> Option<Process> {
+        self.written("boundary.pid")
+    }
+
+    fn written(&self, name: &str) -> Option<Process> {
+        let text = fs::read_to_string(self.0.join(name)).ok()?;
         let mut words = text.split_whitespace();
         Some(Process {
             pid: words.next()?.parse().ok()?,

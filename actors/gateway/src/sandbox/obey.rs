@@ -29,8 +29,7 @@ impl State {
             }
             Command::KillBoundary => {
                 if self.boundary.is_none() {
-                    let keeper = self.keeper.as_ref().map(crate::processes::Watched::pid);
-                    self.boundary = self.find_boundary(keeper);
+                    self.boundary = self.find_boundary();
                     self.watch_boundary(me);
                 }
                 match &self.boundary {
@@ -149,6 +148,7 @@ impl State {
             return Ok(());
         }
         host.ledger.remove(&self.row.id).await?;
+        self.removed = true;
         host.directory.remove(&self.row.id);
         tracing::info!(sandbox = self.row.name(), "deleted");
         for waiting in self.waiting.drain(..) {

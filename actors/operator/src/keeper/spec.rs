@@ -180,9 +180,20 @@ impl Sandbox {
         fs::rename(fresh, path)
     }
 
+    /// Where the boundary's process is written down.
+    pub(super) fn boundary_pid(&self) -> PathBuf {
+        self.place.join("boundary.pid")
+    }
+
     /// Removes what a sandbox that is over has no use for. The directory is the gateway's.
     pub(super) fn clean(&self) {
-        for name in ["keeper.sock", "boundary.sock", "names", "keeper.pid"] {
+        for name in [
+            "keeper.sock",
+            "boundary.sock",
+            "names",
+            "keeper.pid",
+            "boundary.pid",
+        ] {
             let _it_was_not_there = fs::remove_file(self.place.join(name));
         }
     }

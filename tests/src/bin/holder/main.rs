@@ -61,6 +61,7 @@ fn fork(directory: &Path, grace: Duration) -> Outcome<Approach> {
     };
     let lasting = Lasting {
         door: directory.join("boundary.sock"),
+        pid: directory.join("boundary.pid"),
         log: log("boundary.log")?,
         older: log("boundary.log.1")?,
         grace,
