@@ -87,6 +87,14 @@ impl Gateway {
         self.runtime.block_on(work)
     }
 
+    /// Begins something within its runtime.
+    pub fn begin<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = T> + Send + 'static,
+    ) -> tokio::task::JoinHandle<T> {
+        self.runtime.spawn(work)
+    }
+
     /// Which one it is.
     pub fn version(&self) -> Result<v1::VersionReply, Status> {
         self.ask(|mut client| async move { client.version(v1::Nothing {}).await })

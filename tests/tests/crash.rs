@@ -412,9 +412,24 @@ impl<'a> Field<'a> {
         }
         ready(gateway, QA);
         round.look(self);
+        self.main_runs();
         let told = self.exec(&format!("after-{}", round.plan.seed));
         assert_eq!(told.code(), Some(7), "{told:?}");
         gateway.delete(QA, true).expect("deleted");
+    }
+
+    /// A sandbox that is Ready runs what it was made for, once.
+    fn main_runs(&self) {
+        let sandbox = QA.to_owned();
+        let request = v1::SandboxRequest { sandbox };
+        let list = self
+            .gateway()
+            .ask(|mut client| async move { client.sessions(request).await });
+        let list = list.expect("listed").sessions;
+        let running = list
+            .iter()
+            .filter(|row| row.kind == "main" && row.ending.is_none());
+        assert_eq!(running.count(), 1, "main processes: {list:#?}");
     }
 
     /// `start`, `restart` or `stop`.
@@ -525,6 +540,7 @@ fn asked(area: &Area, mark: &Mark) -> v1::CreateRequest {
     let mut asked = request(area, QA);
     let marked = format!("{}={}", Mark::NAME, mark.value());
     asked.environment.push(marked.into_bytes());
+    asked.arguments = ["/bin/sleep", "1000"].map(|word| word.into()).into();
     asked
 }
 

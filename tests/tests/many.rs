@@ -137,7 +137,7 @@ fn sessions_at_once_do_not_mix() {
                 let mut client = client.clone();
                 let line =
                     format!("for i in 1 2 3 4 5 6 7 8; do echo line-{number}; done; exit {number}");
-                tokio::spawn(async move {
+                gateway.begin(async move {
                     visit::exec(&mut client, start(&["/bin/sh", "-c", &line])).await
                 })
             });
@@ -165,7 +165,7 @@ fn a_session_that_fails_touches_no_other() {
 
         let other = gateway.wait(async {
             let mut others = client.clone();
-            let other = tokio::spawn(async move {
+            let other = gateway.begin(async move {
                 let line = "for i in $(seq 40); do echo $i; sleep 0.05; done; exit 9";
                 visit::exec(&mut others, start(&["/bin/sh", "-c", line])).await
             });

@@ -108,9 +108,11 @@ impl Processes {
             &attributes,
             &words,
             &self.0.environment,
-        )?;
+        )
+        .map_err(|errno| named("execute /proc/self/exe", errno.into()))?;
         let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
-        let pidfd = fork::open_pidfd(pid, false)?;
+        let pidfd =
+            fork::open_pidfd(pid, false).map_err(|error| named("watch it", error.into()))?;
         let start = start_of(pid).unwrap_or_default();
         book.insert(pid, None);
         drop(book);
@@ -189,6 +191,11 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.book.0.book.lock().remove(&self.process.pid);
     }
+}
+
+/// Says at which step of several it was.
+fn named(step: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 /// When a process started, in ticks since the start of the host.

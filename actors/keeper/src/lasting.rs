@@ -179,7 +179,8 @@ impl Lasting {
         let mut main = self.main.clone();
         let halt = tokio::select! {
             Some(halt) = self.halts.recv() => Some(halt),
-            _ = main.wait_for(Option::is_some) => None,
+            // With its tree the one who would tell of the main process is gone; that is no end of it.
+            Ok(_) = main.wait_for(Option::is_some) => None,
             end = self.root.ended() => return self.fallen(&end, last).await,
         };
         let ending = match &halt {

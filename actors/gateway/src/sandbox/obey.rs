@@ -1,5 +1,6 @@
 //! Does what a life wants done.
 
+use std::io;
 use std::time::Duration;
 
 use holdfast_actor::{Fault, Me};
@@ -77,8 +78,8 @@ impl State {
         let runtime = tokio::runtime::Handle::current();
         let spawned = me.offload(move || {
             let _within = runtime.enter();
-            crate::places::own(&state).map_err(|why| std::io::Error::other(crate::chain(&why)))?;
-            ground.prepare(&spec)?;
+            crate::places::own(&state).map_err(|why| io::Error::other(crate::chain(&why)))?;
+            ground.prepare(&spec).map_err(at("prepare its directory"))?;
             processes.keeper(&ground.0, &state.join("keeper.log"))
         });
         match spawned.await? {
@@ -165,6 +166,11 @@ impl State {
             .send(roster::Message::Gone(self.row.id.clone()));
         Ok(())
     }
+}
+
+/// Says at which step of several it was.
+fn at(step: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 fn bytes(path: std::path::PathBuf) -> Vec<u8> {

@@ -2,6 +2,7 @@
 
 use crate::place::{
     BareRelay, Figures, chain, figures, inside, open_descriptors, ours, outside, processor,
+    proportional,
 };
 use crate::table::{Table, middle};
 use holdfast_tests::servers::{FOUR, tcp};
@@ -288,13 +289,7 @@ pub(crate) fn memory(table: &mut Table) {
         .held_input()
         .start();
     run.expect("ready");
-    let pss = |pid: &i32| {
-        let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
-        let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
-        let kilobytes = line.and_then(|it| it.trim().trim_end_matches(" kB").parse::<f64>().ok());
-        kilobytes.unwrap_or(0.0) / 1024.0
-    };
-    let each: Vec<f64> = ours(&run).iter().map(pss).collect();
+    let each: Vec<f64> = ours(&run).iter().map(proportional).collect();
     for (figure, who) in each
         .iter()
         .zip(["keeper", "boundary", "launcher", "further"])

@@ -3,15 +3,24 @@
 /// Rows that were asked for.
 pub(crate) struct Table {
     wanted: Vec<String>,
+    few: bool,
     rows: Vec<String>,
 }
 
 impl Table {
-    pub(crate) fn new(wanted: Vec<String>) -> Self {
+    pub(crate) fn new(mut wanted: Vec<String>) -> Self {
+        let all = wanted.len();
+        wanted.retain(|word| word != "--few");
         Self {
+            few: wanted.len() < all,
             wanted,
             rows: Vec::new(),
         }
+    }
+
+    /// Whether little is to be done.
+    pub(crate) fn is_few(&self) -> bool {
+        self.few
     }
 
     /// Whether a group of rows was asked for.
@@ -63,4 +72,11 @@ fn say(out: &mut impl std::io::Write, text: &str) {
 pub(crate) fn middle(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The figure that one in a hundred exceeds.
+pub(crate) fn ninety_ninth(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    let at = figures.len().saturating_sub(1 + figures.len() / 100);
+    figures.get(at).copied().unwrap_or(f64::NAN)
 }
