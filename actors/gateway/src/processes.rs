@@ -109,10 +109,12 @@ impl Processes {
             &words,
             &self.0.environment,
         )
-        .map_err(|errno| named("execute /proc/self/exe", errno.into()))?;
+        .map_err(io::Error::from)
+        .map_err(named("execute /proc/self/exe"))?;
         let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
-        let pidfd =
-            fork::open_pidfd(pid, false).map_err(|error| named("watch it", error.into()))?;
+        let pidfd = fork::open_pidfd(pid, false)
+            .map_err(io::Error::from)
+            .map_err(named("watch it"))?;
         let start = start_of(pid).unwrap_or_default();
         book.insert(pid, None);
         drop(book);
@@ -194,8 +196,8 @@ impl Drop for Watch {
 }
 
 /// Says at which step of several it was.
-fn named(step: &str, error: io::Error) -> io::Error {
-    io::Error::new(error.kind(), format!("{step}: {error}"))
+pub(crate) fn named(step: &'static str) -> impl Fn(io::Error) -> io::Error {
+    move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 /// When a process started, in ticks since the start of the host.

@@ -10,6 +10,7 @@ use tokio::time::timeout;
 
 use super::{Message, State, ground};
 use crate::life::{Command, End, Event, Why};
+use crate::processes::named;
 use crate::refused::Refused;
 use crate::{dial, roster};
 
@@ -79,7 +80,9 @@ impl State {
         let spawned = me.offload(move || {
             let _within = runtime.enter();
             crate::places::own(&state).map_err(|why| io::Error::other(crate::chain(&why)))?;
-            ground.prepare(&spec).map_err(at("prepare its directory"))?;
+            ground
+                .prepare(&spec)
+                .map_err(named("prepare its directory"))?;
             processes.keeper(&ground.0, &state.join("keeper.log"))
         });
         match spawned.await? {
@@ -166,11 +169,6 @@ impl State {
             .send(roster::Message::Gone(self.row.id.clone()));
         Ok(())
     }
-}
-
-/// Says at which step of several it was.
-fn at(step: &'static str) -> impl Fn(io::Error) -> io::Error {
-    move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
 fn bytes(path: std::path::PathBuf) -> Vec<u8> {
