@@ -24,7 +24,7 @@ use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 /// Rounds for each caller that the ordinary run of the tests has time for.
-const ROUNDS: u64 = 24;
+const ROUNDS: u64 = 20;
 
 /// No answer takes longer, whatever dies. The gateway's own deadline for a keeper that does not report is the longest there is: 30 s.
 const ANSWERED: Duration = Duration::from_secs(40);

@@ -179,8 +179,8 @@ impl Lasting {
         let mut main = self.main.clone();
         let halt = tokio::select! {
             Some(halt) = self.halts.recv() => Some(halt),
-            // With its tree the one who would tell of the main process is gone; that is no end of it.
-            Ok(_) = main.wait_for(Option::is_some) => None,
+            // With the boundary the main process is lost, and with the tree the one who would tell of it: neither is an end of its own.
+            Ok(_) = main.wait_for(|main| ended_itself(main.as_ref())) => None,
             end = self.root.ended() => return self.fallen(&end, last).await,
         };
         let ending = match &halt {
@@ -262,6 +262,11 @@ impl Lasting {
         last(&status);
         Over::Lost(Box::new(status))
     }
+}
+
+/// Whether the main process has ended, and not because everything did.
+fn ended_itself(main: Option<&v1::Ending>) -> bool {
+    main.is_some_and(|ending| ending.reason != "BoundaryLost")
 }
 
 fn bind_workload(
