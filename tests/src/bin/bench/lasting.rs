@@ -240,13 +240,13 @@ pub(crate) fn host(table: &mut Table) {
             "% of a core",
             share(processor(&sandboxes), before.1),
         );
-        let memory: f64 = sandboxes.iter().map(proportional).sum();
+        let memory: f64 = sandboxes.into_iter().map(proportional).sum();
         let each = memory / f64::from(u32::try_from(wanted).expect("few"));
         table.alone(&row("memory of each, proportional"), "MiB", each);
         table.alone(
             &row("memory of the gateway, proportional"),
             "MiB",
-            proportional(&gateway[0]),
+            proportional(gateway[0]),
         );
     }
     sandbox.end();

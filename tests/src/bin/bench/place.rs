@@ -142,7 +142,7 @@ pub(crate) fn processor(pids: &[i32]) -> f64 {
 }
 
 /// The proportional memory of a process, in MiB.
-pub(crate) fn proportional(pid: &i32) -> f64 {
+pub(crate) fn proportional(pid: i32) -> f64 {
     let text = std::fs::read_to_string(format!("/proc/{pid}/smaps_rollup")).unwrap_or_default();
     let line = text.lines().find_map(|line| line.strip_prefix("Pss:"));
     let kilobytes = line.and_then(|it| it.trim().trim_end_matches(" kB").parse::<f64>().ok());

@@ -289,7 +289,7 @@ pub(crate) fn memory(table: &mut Table) {
         .held_input()
         .start();
     run.expect("ready");
-    let each: Vec<f64> = ours(&run).iter().map(proportional).collect();
+    let each: Vec<f64> = ours(&run).into_iter().map(proportional).collect();
     for (figure, who) in each
         .iter()
         .zip(["keeper", "boundary", "launcher", "further"])
