@@ -136,7 +136,7 @@ struct Round<'a> {
 
 /// What the operation was answered.
 enum Answer {
-    Created(Result<v1::Status, tonic::Status>),
+    Created(Box<Result<v1::Status, tonic::Status>>),
     Told(Told),
     Deleted(Result<(), tonic::Status>),
 }
@@ -248,7 +248,7 @@ impl<'a> Field<'a> {
             self.gateway = Some(Gateway::start(self.area, &[]));
         }
         match answer {
-            Answer::Created(answer) => self.after_create(answer),
+            Answer::Created(answer) => self.after_create(*answer),
             Answer::Told(told) => self.after_exec(&round, told),
             Answer::Deleted(answer) => self.after_delete(&round, answer),
         }
@@ -276,7 +276,7 @@ impl<'a> Field<'a> {
         let began = now();
         let answer = std::thread::scope(|scope| {
             let work = scope.spawn(|| match plan.operation {
-                Operation::Create => Answer::Created(self.gateway().create(made)),
+                Operation::Create => Answer::Created(Box::new(self.gateway().create(made))),
                 Operation::Exec => Answer::Told(self.exec(&request_id(&plan))),
                 Operation::Delete => Answer::Deleted(self.gateway().delete(QA, true)),
             });
@@ -331,28 +331,27 @@ impl<'a> Field<'a> {
         let killed_inside = [Part::Boundary, Part::Launcher]
             .iter()
             .any(|part| round.plan.victims.contains(part));
-        match told.ending.as_ref() {
-            Some(ending) => match ending.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
-                Some(v1::exit::How::Code(7)) => {
-                    assert_eq!(told.text(), "one\ntwo\n", "{told:?}");
-                    let ran = self.area.work().join(request_id(&round.plan));
-                    let ran = fs::read_to_string(ran).expect("it ran");
-                    assert_eq!(ran, "ran\n", "one request, run more than once");
-                }
-                Some(v1::exit::How::Unknown(why)) if killed_inside => {
-                    assert!(!(why.is_empty() && ending.reason.is_empty()), "{told:?}");
-                }
-                other => assert!(
-                    killed_inside && matches!(other, Some(v1::exit::How::Signal(9))),
-                    "{told:?}"
-                ),
-            },
-            None => {
-                // Nobody was there to tell this client, and nothing of that life runs any more. The sandbox says why.
-                let status = self.gateway().get(QA).expect("there");
-                assert!(killed_inside, "no ending: {told:?}, {status:#?}");
-                assert_eq!(status.reason, "BoundaryLost", "{status:#?}");
+        let Some(ending) = told.ending.as_ref() else {
+            // Nobody was there to tell this client, and nothing of that life runs any more. The sandbox says why.
+            let status = self.gateway().get(QA).expect("there");
+            assert!(killed_inside, "no ending: {told:?}, {status:#?}");
+            assert_eq!(status.reason, "BoundaryLost", "{status:#?}");
+            return;
+        };
+        match ending.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+            Some(v1::exit::How::Code(7)) => {
+                assert_eq!(told.text(), "one\ntwo\n", "{told:?}");
+                let ran = self.area.work().join(request_id(&round.plan));
+                let ran = fs::read_to_string(ran).expect("it ran");
+                assert_eq!(ran, "ran\n", "one request, run more than once");
             }
+            Some(v1::exit::How::Unknown(why)) if killed_inside => {
+                assert!(!(why.is_empty() && ending.reason.is_empty()), "{told:?}");
+            }
+            other => assert!(
+                killed_inside && matches!(other, Some(v1::exit::How::Signal(9))),
+                "{told:?}"
+            ),
         }
     }
 
@@ -540,7 +539,7 @@ fn asked(area: &Area, mark: &Mark) -> v1::CreateRequest {
     let mut asked = request(area, QA);
     let marked = format!("{}={}", Mark::NAME, mark.value());
     asked.environment.push(marked.into_bytes());
-    asked.arguments = ["/bin/sleep", "1000"].map(|word| word.into()).into();
+    asked.arguments = ["/bin/sleep", "1000"].map(Into::into).into();
     asked
 }
 
