@@ -134,13 +134,13 @@ fn belies(status: &v1::Status, death: &Death) -> bool {
 mod tests {
     use super::*;
 
-    fn ready(pid: u32) -> Option<v1::Status> {
-        Some(v1::Status {
+    fn ready(pid: u32) -> v1::Status {
+        v1::Status {
             phase: v1::Phase::Ready.into(),
             generation: 1,
             pids: [("keeper".to_owned(), pid)].into(),
             ..v1::Status::default()
-        })
+        }
     }
 
     #[test]
@@ -154,11 +154,11 @@ mod tests {
             generation: 1,
         };
         let shown = [
-            (at(0), ready(7)),
-            (at(150), ready(7)),
+            (at(0), Some(ready(7))),
+            (at(150), Some(ready(7))),
             (at(300), None),
-            (at(400), ready(8)),
-            (at(900), ready(7)),
+            (at(400), Some(ready(8))),
+            (at(900), Some(ready(7))),
         ];
 
         let longest = longest_false_ready(&shown, &[death], at(950));
