@@ -117,7 +117,7 @@ impl Lasting {
             &held.attached,
             vitals.clone(),
         ));
-        let main = bind_workload(&mut tree, &assignment, &sessions);
+        let main = bind_workload(&mut tree, &assignment, &sessions, &board);
         let rulebook = tree.bind::<Rulebook>(
             "keeper/rulebook",
             rulebook::Arguments {
@@ -273,6 +273,7 @@ fn bind_workload(
     tree: &mut Tree,
     assignment: &Assignment,
     sessions: &Arc<Sessions>,
+    board: &Board,
 ) -> watch::Receiver<Option<v1::Ending>> {
     let (ended, main) = watch::channel(None);
     tree.bind::<Workload>(
@@ -284,6 +285,7 @@ fn bind_workload(
             generation: assignment.generation,
             log: assignment.log.clone(),
             ended: Arc::new(ended),
+            board: board.clone(),
             session: Arc::new(Mutex::new(None)),
         },
     );

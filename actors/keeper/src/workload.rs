@@ -14,9 +14,10 @@ use holdfast_actor::{Actor, Fault, Me};
 use holdfast_wire::v1;
 use holdfast_wire::v1::session_output::Kind;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
+use crate::board::Board;
 use crate::sessions::attend::Attending;
 use crate::sessions::errand::{self, Home, MAIN};
 use crate::sessions::lasting::{Begun, Sessions};
@@ -38,6 +39,7 @@ pub(crate) struct Arguments {
     /// Where the output is written.
     pub(crate) log: PathBuf,
     pub(crate) ended: Arc<watch::Sender<Option<v1::Ending>>>,
+    pub(crate) board: Board,
     /// The session, once it is known.
     pub(crate) session: Arc<Mutex<Option<u64>>>,
 }
@@ -51,22 +53,29 @@ impl Actor for Workload {
         if arguments.program.is_empty() || arguments.ended.borrow().is_some() {
             return Ok(());
         }
+        let (tell, settled) = oneshot::channel::<()>();
         let this = me.clone();
         me.spawn(async move {
-            match arguments.attend(&this).await {
-                Ok(ending) => drop(arguments.ended.send_replace(Some(ending))),
+            let begun = arguments.begin(&this).await;
+            let ending = match begun {
+                Ok((log, attending)) => {
+                    drop(tell);
+                    arguments.attend(&this, log, attending).await?
+                }
                 Err(Failure::NotStarted(status)) => {
                     tracing::error!(%status, "start the main process");
-                    drop(
-                        arguments
-                            .ended
-                            .send_replace(Some(arguments.unstarted(&status))),
-                    );
+                    let ending = arguments.unstarted(&status);
+                    let told = Some(ending.clone());
+                    arguments.board.revise(|status| status.main = told);
+                    ending
                 }
                 Err(Failure::Fault(fault)) => return Err(fault),
-            }
+            };
+            arguments.ended.send_replace(Some(ending));
             Ok(())
         });
+        // Nobody calls the sandbox ready before it is known whether its program runs.
+        let _it_is_known = settled.await;
         Ok(())
     }
 
@@ -87,13 +96,22 @@ impl From<Fault> for Failure {
 }
 
 impl Arguments {
-    /// Writes down what the main process says; answers how it ended.
-    async fn attend(&self, me: &Me<std::convert::Infallible>) -> Result<v1::Ending, Failure> {
+    /// The main process and the log to write it down in.
+    async fn begin(&self, me: &Me<std::convert::Infallible>) -> Result<(Log, Attending), Failure> {
         let (path, generation) = (self.log.clone(), self.generation);
         let opened = me.offload(move || Log::open(&path, generation)).await?;
-        let mut log =
-            opened.map_err(|error| Fault::from(error).during("open the workload's log"))?;
-        let mut attending = self.find(log.offset()).await?;
+        let log = opened.map_err(|error| Fault::from(error).during("open the workload's log"))?;
+        let attending = self.find(log.offset()).await?;
+        Ok((log, attending))
+    }
+
+    /// Writes down what the main process says; answers how it ended.
+    async fn attend(
+        &self,
+        me: &Me<std::convert::Infallible>,
+        mut log: Log,
+        mut attending: Attending,
+    ) -> Result<v1::Ending, Fault> {
         loop {
             let lines = match attending.next().await {
                 Some(Ok(Kind::Begun(_))) => continue,
@@ -101,9 +119,9 @@ impl Arguments {
                 Some(Ok(Kind::Lost(bytes))) => log.lost(bytes, self.sessions.wall()),
                 Some(Ok(Kind::Ended(ending))) => return Ok(ending),
                 Some(Err(status)) => {
-                    return Err(Fault::failed(status.message().to_owned()).into());
+                    return Err(Fault::failed(status.message().to_owned()));
                 }
-                None => return Err(Fault::bug("the main process ended without an end").into()),
+                None => return Err(Fault::bug("the main process ended without an end")),
             };
             let (kept, written) = me
                 .offload(move || {

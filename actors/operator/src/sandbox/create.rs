@@ -142,7 +142,7 @@ fn standing(status: &v1::Status) -> Standing {
     let ended_well = exit.and_then(|exit| exit.how.as_ref()) == Some(&How::Code(0));
     match status.phase() {
         Phase::Stopped if status.reason == "MainExited" && ended_well => Standing::Reached,
-        Phase::Pending if unstarted("", status).is_some() => {
+        Phase::Pending | Phase::Ready | Phase::Degraded if unstarted("", status).is_some() => {
             Standing::Never("its main process could not be started".to_owned())
         }
         Phase::Unspecified
