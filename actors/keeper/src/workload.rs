@@ -54,6 +54,8 @@ impl Actor for Workload {
             return Ok(());
         }
         let (tell, settled) = oneshot::channel::<()>();
+        // One that runs already is found once those behind this actor have started, and must not be waited for.
+        let tell = arguments.known().is_none().then_some(tell);
         let this = me.clone();
         me.spawn(async move {
             let begun = arguments.begin(&this).await;
@@ -137,19 +139,26 @@ impl Arguments {
         }
     }
 
+    fn request(&self) -> String {
+        format!("main of generation {}", self.generation)
+    }
+
+    /// The main process's session, if it was started before.
+    fn known(&self) -> Option<u64> {
+        let session = *self.session.lock();
+        session
+            .or_else(|| self.sessions.of_kind(MAIN))
+            .or_else(|| self.sessions.of_request(&self.request()))
+    }
+
     /// The main process's output behind `offset`; starts it if that was not done before.
     async fn find(&self, offset: u64) -> Result<Attending, Failure> {
         let reached = |status: Status| Fault::failed(status.message().to_owned());
-        let request = format!("main of generation {}", self.generation);
-        let known = *self.session.lock();
-        let known = known
-            .or_else(|| self.sessions.of_kind(MAIN))
-            .or_else(|| self.sessions.of_request(&request));
-        let session = if let Some(session) = known {
+        let session = if let Some(session) = self.known() {
             session
         } else {
             let now = self.sessions.now_ms();
-            let order = errand::main(&self.home, &self.program, request, now);
+            let order = errand::main(&self.home, &self.program, self.request(), now);
             match self.sessions.begin(order).await {
                 Ok(Begun::Live(seat)) => {
                     *self.session.lock() = Some(seat.live().id);
