@@ -2,7 +2,7 @@
 
 use crate::artefacts::{base, open_to_all};
 use crate::caller::{Caller, callers};
-use crate::leaks;
+use crate::{leaks, victim};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, chown};
 use std::path::{Path, PathBuf};
@@ -109,9 +109,15 @@ pub fn everyone() -> impl Iterator<Item = Area> {
 
 impl Drop for Area {
     fn drop(&mut self) {
+        // Keepers outlive their gateway, and would go on for ever when a test fails.
+        let running: Vec<_> = victim::parts(self, "").into_values().flatten().collect();
+        for process in &running {
+            process.kill();
+        }
         let left = leaks::files_below(&self.runtime());
         drop(fs::remove_dir_all(&self.root));
         if !std::thread::panicking() {
+            assert!(running.is_empty(), "left running: {running:?}");
             assert!(left.is_empty(), "left in the runtime directory: {left:?}");
         }
     }

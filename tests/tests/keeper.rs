@@ -563,7 +563,16 @@ fn the_main_process_is_written_down_and_its_end_ends_the_sandbox() {
             });
 
             sandbox.kill();
-            sandbox.serve().await;
+            let mut client = sandbox.serve().await;
+            let trees = client.trees(v1::Nothing {}).await.expect("told");
+            for row in trees
+                .into_inner()
+                .trees
+                .into_iter()
+                .flat_map(|tree| tree.rows)
+            {
+                assert_eq!(row.restarts, 0, "a takeover is no fault: {row:?}");
+            }
 
             assert_eq!(sandbox.exit(), Some(0), "{}", sandbox.state("keeper.log"));
             sandbox.gone();

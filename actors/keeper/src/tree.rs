@@ -19,7 +19,7 @@
 //! ```
 //!
 //! The order is the security argument: under `RestForOne` what stands later falls with what stands before it. Sessions
-//! stand behind all that a launch needs, and the service behind the sessions that it serves. The parts of `network` need
+//! stand behind all that a launch needs, then `workload`, which takes up those that run, then the service. The parts of `network` need
 //! nothing of each other and judge by what outlives them: one that falls comes back alone, and only if that does not help
 //! do the sessions' clients hear of it. What may fail without harm stands in `outside`, with a budget of its own: a flapping
 //! uplink must not cost anyone their session.

@@ -1,4 +1,5 @@
-//! The sandbox's main process: started once in a generation, its output written down, its end told.
+//! The workload: the sessions that run are watched again, and the main process is started once in a generation, its output
+//! written down, its end told.
 //!
 //! ```text
 //! nothing asked ──> Idle          launched, or found at a takeover ──> Written down ── exit ──> told
@@ -50,12 +51,13 @@ impl Actor for Workload {
     type State = ();
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        // It is the first behind the sessions: if those fell, their watchers are placed anew here.
+        let resumed = arguments.sessions.resume().await;
+        resumed.map_err(|status| Fault::exhausted(status.message().to_owned()))?;
         if arguments.program.is_empty() || arguments.ended.borrow().is_some() {
             return Ok(());
         }
         let (tell, settled) = oneshot::channel::<()>();
-        // One that runs already is found once those behind this actor have started, and must not be waited for.
-        let tell = arguments.known().is_none().then_some(tell);
         let this = me.clone();
         me.spawn(async move {
             let begun = arguments.begin(&this).await;
@@ -139,26 +141,19 @@ impl Arguments {
         }
     }
 
-    fn request(&self) -> String {
-        format!("main of generation {}", self.generation)
-    }
-
-    /// The main process's session, if it was started before.
-    fn known(&self) -> Option<u64> {
-        let session = *self.session.lock();
-        session
-            .or_else(|| self.sessions.of_kind(MAIN))
-            .or_else(|| self.sessions.of_request(&self.request()))
-    }
-
     /// The main process's output behind `offset`; starts it if that was not done before.
     async fn find(&self, offset: u64) -> Result<Attending, Failure> {
         let reached = |status: Status| Fault::failed(status.message().to_owned());
-        let session = if let Some(session) = self.known() {
+        let request = format!("main of generation {}", self.generation);
+        let known = *self.session.lock();
+        let known = known
+            .or_else(|| self.sessions.of_kind(MAIN))
+            .or_else(|| self.sessions.of_request(&request));
+        let session = if let Some(session) = known {
             session
         } else {
             let now = self.sessions.now_ms();
-            let order = errand::main(&self.home, &self.program, self.request(), now);
+            let order = errand::main(&self.home, &self.program, request, now);
             match self.sessions.begin(order).await {
                 Ok(Begun::Live(seat)) => {
                     *self.session.lock() = Some(seat.live().id);

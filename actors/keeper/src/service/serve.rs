@@ -43,12 +43,6 @@ impl Actor for Server {
         } = arguments;
         // An earlier life was asked to leave; this one is not.
         closing.send_replace(false);
-        let sessions = Arc::clone(&service.sessions);
-        // Sessions stand before the service: if they fell, their watchers are placed anew here.
-        sessions
-            .resume()
-            .await
-            .map_err(|status| Fault::exhausted(status.message().to_owned()))?;
         me.spawn(tally(service.clone()));
         let (let_in, guests) = mpsc::channel(MOST_GUESTS);
         let seed = me.seed().derive("door");
