@@ -62,7 +62,7 @@ pub fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
     if let Some(bound) = checks.recovery {
         found.push(recovery::check(bound, timeline));
     }
-    if checks.leftovers && own {
+    if checks.leftovers {
         found.push(leftovers::check(timeline));
     }
     if checks.verdicts && own {

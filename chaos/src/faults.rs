@@ -12,6 +12,7 @@ pub(crate) mod limit;
 mod repair;
 pub(crate) mod victim;
 
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,6 +28,7 @@ use crate::own::Own;
 use crate::scenario::{Actor, Fault, Process};
 use crate::schedule::Planned;
 use crate::siege::{Hit, World};
+use crate::timeline::Fact;
 pub(crate) use repair::Repair;
 use victim::Victim;
 
@@ -60,7 +62,9 @@ impl World for Field {
             Fault::Enfile { spare } => {
                 self.wants_whole_machine("the table of files is one for the whole machine")?;
                 let keeper = self.victim(Process::Keeper).await?;
-                host::fill_file_table(keeper.pid, *spare).map(|repair| Hit::new("the host", repair))
+                let boundary = self.victim(Process::Boundary).await?;
+                host::fill_file_table(&[keeper.pid, boundary.pid], *spare)
+                    .map(|repair| Hit::new("the host", repair))
             }
             Fault::Kill(process) => self.kill(*process).await,
             Fault::Stop(process) => {
@@ -70,6 +74,9 @@ impl World for Field {
             }
             Fault::Panic(actor) => self.blow(actor, v1::Blow::Panic, planned.pick).await,
             Fault::Hang(actor) => self.blow(actor, v1::Blow::Hang, planned.pick).await,
+            Fault::FdFlood(_) if self.ground.server.is_none() => {
+                Err("the policy names no server to connect to: needs --connect".into())
+            }
             Fault::FdFlood(count) => {
                 Ok(self.load(load::fd_flood(self.ground.clone(), *count, limit)))
             }
@@ -94,7 +101,13 @@ impl World for Field {
     }
 
     fn mend(&self, repair: Repair) {
-        repair.mend();
+        if let Err(what) = repair.mend() {
+            // Told at once as well: after Ctrl-C nobody reads the journal.
+            let _nobody_looks = writeln!(io::stderr(), "holdfast-chaos: still broken: {what}");
+            self.ground
+                .journal
+                .tell(Fact::Left(format!("a fault: {what}")));
+        }
     }
 }
 

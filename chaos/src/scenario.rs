@@ -177,7 +177,7 @@ pub struct Checks {
     pub backoff: Option<Duration>,
     /// How far the use of descriptors may lie above what it was before.
     pub descriptors: Option<Descriptors>,
-    /// Whether something may be left behind (our own gateway only).
+    /// Whether nothing may be left behind: a fault, and of our own gateway anything at all.
     pub leftovers: bool,
     /// Whether every connection that arrived needs a record (our own server only).
     pub verdicts: bool,

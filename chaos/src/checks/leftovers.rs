@@ -1,4 +1,5 @@
-//! Nothing is left behind: no process, mount, socket or directory of a sandbox that was deleted and a gateway that was ended.
+//! Nothing is left behind: no fault that could not be undone, and of our own gateway and the sandboxes that were deleted no process,
+//! mount, socket or directory.
 
 use super::Finding;
 use crate::timeline::{Fact, Stage, Timeline};

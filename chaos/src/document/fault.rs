@@ -99,10 +99,7 @@ impl Written {
             Kind::ExecStorm => Fault::ExecStorm(self.count(STORM)?),
             Kind::SlowReader => Fault::SlowReader(self.count(READERS)?),
             Kind::DiskFull => Fault::DiskFull,
-            Kind::ClockJump => Fault::ClockJump(match &self.by {
-                Some(by) => duration(by)?,
-                None => Duration::from_hours(1),
-            }),
+            Kind::ClockJump => Fault::ClockJump(self.by()?),
         })
     }
 
@@ -150,6 +147,17 @@ impl Written {
             return Err(complain(count.referenced, message, None));
         }
         Ok(count.value)
+    }
+
+    fn by(&self) -> Result<Duration, Complaint> {
+        let Some(by) = &self.by else {
+            return Ok(JUMP);
+        };
+        let far = duration(by)?;
+        if far.is_zero() {
+            return Err(complain(by.referenced, "`by` needs some time", None));
+        }
+        Ok(far)
     }
 
     /// "3s", or "1s..5s".
@@ -240,6 +248,7 @@ const fn usual(kind: Kind) -> Duration {
 }
 
 const USUAL_SPARE: i64 = 8;
+const JUMP: Duration = Duration::from_hours(1);
 /// The usual and the greatest count.
 const FLOOD: (u32, u32) = (64, 4_096);
 const STORM: (u32, u32) = (32, 1_024);

@@ -15,24 +15,27 @@ pub(super) fn lower(victim: &Victim, spare: i64, told: Option<u64>) -> Result<Re
     let pid = known(victim.pid)?;
     let called = |error| format!("prlimit of the {}: {error}", victim.name());
     let wanted = used.saturating_add_signed(spare).max(1);
-    // Reads nothing but what it replaces: who raises its own limit meanwhile is not overruled later.
-    let before = rustix_read(pid).map_err(called)?;
+    let start = start_of(victim.pid);
+    let now = read(pid).map_err(called)?;
     let lowered = Rlimit {
-        current: Some(before.current.map_or(wanted, |current| current.min(wanted))),
-        maximum: before.maximum,
+        current: Some(now.current.map_or(wanted, |current| current.min(wanted))),
+        maximum: now.maximum,
     };
-    prlimit(Some(pid), Resource::Nofile, lowered).map_err(called)?;
+    let current = lowered.current;
+    let before = prlimit(Some(pid), Resource::Nofile, lowered).map_err(called)?;
     Ok(Repair::Limit {
         pid: victim.pid,
-        start: start_of(victim.pid),
+        start,
+        lowered: current,
         before,
     })
 }
 
-/// Gives a process its limit back, if it still is the one it was.
-pub(super) fn restore(pid: u32, start: Option<u64>, before: Rlimit) {
+/// Gives a process its limit back, if it still is the one it was. Who has set its own limit meanwhile is not overruled.
+pub(super) fn restore(pid: u32, start: Option<u64>, lowered: Option<u64>, before: Rlimit) {
     if start_of(pid) == start
         && let Ok(pid) = known(pid)
+        && read(pid).is_ok_and(|now| now.current == lowered)
     {
         let _gone_meanwhile = prlimit(Some(pid), Resource::Nofile, before);
     }
@@ -49,7 +52,7 @@ pub(crate) fn set(pid: u32, limit: u64) -> Result<(), String> {
         .map_err(|error| format!("prlimit of {pid}: {error}"))
 }
 
-fn rustix_read(pid: Pid) -> rustix::io::Result<Rlimit> {
+fn read(pid: Pid) -> rustix::io::Result<Rlimit> {
     // There is no call that only reads another's: the limits in /proc are told by name.
     let text = fs::read_to_string(format!("/proc/{}/limits", pid.as_raw_nonzero()))
         .map_err(|_| rustix::io::Errno::SRCH)?;
@@ -96,7 +99,7 @@ mod tests {
             .spawn()
             .expect("sleep");
         let pid = known(child.id()).expect("a pid");
-        let before = rustix_read(pid).expect("read");
+        let before = read(pid).expect("read");
         let start = start_of(child.id());
         assert!(start.is_some());
 
@@ -105,16 +108,22 @@ mod tests {
             maximum: before.maximum,
         };
         prlimit(Some(pid), Resource::Nofile, lowered).expect("lowered");
-        assert_eq!(rustix_read(pid).expect("read").current, Some(11));
-        restore(child.id(), Some(1), before);
+        assert_eq!(read(pid).expect("read").current, Some(11));
+        restore(child.id(), Some(1), Some(11), before);
         assert_eq!(
-            rustix_read(pid).expect("read").current,
+            read(pid).expect("read").current,
             Some(11),
             "another process"
         );
-        restore(child.id(), start, before);
+        restore(child.id(), start, Some(12), before);
+        assert_eq!(
+            read(pid).expect("read").current,
+            Some(11),
+            "somebody else's limit"
+        );
+        restore(child.id(), start, Some(11), before);
 
-        assert_eq!(rustix_read(pid).expect("read").current, before.current);
+        assert_eq!(read(pid).expect("read").current, before.current);
         child.kill().expect("killed");
         child.wait().expect("reaped");
     }

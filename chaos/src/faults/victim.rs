@@ -9,7 +9,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use crate::gate::Gate;
 use crate::scenario::Process;
 
-/// A process that is what it was said to be. Its number cannot become another's while this is held.
+/// A process that is what it was said to be. A signal reaches it and nobody else, whoever gets its number after its death.
 #[derive(Debug)]
 pub(crate) struct Victim {
     pub(crate) process: Process,
