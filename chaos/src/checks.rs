@@ -8,6 +8,7 @@ mod backoff;
 mod descriptors;
 mod false_ready;
 mod leftovers;
+mod made;
 mod recovery;
 mod restarts;
 mod sessions;
@@ -42,7 +43,7 @@ pub struct Finding {
 
 /// Asks everything that the scenario wants to hold. With `own`, gateway and server are ours and may be judged as well.
 pub fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
-    let mut found = Vec::new();
+    let mut found = vec![made::check(timeline)];
     if let Some(bound) = checks.false_ready {
         found.push(false_ready::check(bound, timeline));
     }

@@ -121,7 +121,8 @@ pub(crate) async fn run(
         scenario: order.scenario.clone(),
         seed: order.seed,
         date: journal.date(),
-        planned: plan.len(),
+        // Each sandbox gets all of it.
+        planned: plan.len() * order.scenario.roots.len().max(1),
         findings: checks::all(&order.scenario.checks, own, &timeline),
         timeline,
     })
