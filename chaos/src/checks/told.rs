@@ -1,13 +1,13 @@
-//! What is broken is told: Ready is gone soon after one of our processes is killed or stopped, wherever it lasts long enough to be
-//! noticed.
+//! What is broken is told: Ready is gone soon after one of our processes is killed or stopped, and the shortage is named soon after one
+//! has hardly a descriptor left, wherever it lasts long enough to be noticed.
 //!
-//! What is killed must be told within the bound. What is stopped says nothing itself, so that its silence has to be noticed first: it
-//! has four times as long.
+//! What is killed or starved must be told within the bound. What is stopped says nothing itself, so that its silence has to be noticed
+//! first: it has four times as long.
 
 use std::time::Duration;
 
 use super::{Finding, millis, moment, percentile};
-use crate::timeline::{Fact, Timeline};
+use crate::timeline::{Fact, Shown, Timeline};
 
 pub(super) fn check(bound: Duration, timeline: &Timeline) -> Finding {
     let ready = timeline.ready();
@@ -23,12 +23,18 @@ pub(super) fn check(bound: Duration, timeline: &Timeline) -> Finding {
         else {
             continue;
         };
-        let bound = match fault.split(' ').next() {
-            Some("kill") => bound,
-            Some("stop") => bound * 4,
-            _ => continue,
+        let Some(sign) = Sign::of(fault) else {
+            continue;
         };
-        let Some((_, from, until)) = spans.iter().find(|(broken, ..)| broken == number) else {
+        let bound = match sign {
+            Sign::Death | Sign::Shortage => bound,
+            Sign::Silence => bound * 4,
+        };
+        // Each sandbox of one siege has the same numbers.
+        let span = spans
+            .iter()
+            .find(|(broken, from, _)| broken == number && *from == entry.at);
+        let Some((_, from, until)) = span else {
             continue;
         };
         // One that was not Ready when it was broken has nothing to take back. A blow is noted when it has been dealt.
@@ -39,14 +45,20 @@ pub(super) fn check(bound: Duration, timeline: &Timeline) -> Finding {
         else {
             continue;
         };
-        let took = gone.saturating_sub(*from);
-        if took <= bound {
+        let told = match sign {
+            Sign::Death | Sign::Silence => Some(*gone),
+            Sign::Shortage => shortage(timeline, dealt),
+        };
+        let took = told.map(|told| told.saturating_sub(*from));
+        if let Some(took) = took.filter(|took| *took <= bound) {
             times.push(took);
         } else if *until >= *from + bound {
+            let lasted = until.saturating_sub(*from);
             violations.push(format!(
-                "fault {number}, {fault} ({victim}) at {}: Ready was shown for another {} ms, {} ms at most",
+                "fault {number}, {fault} ({victim}) at {}: {} for another {} ms, {} ms at most",
                 moment(*from),
-                took.min(until.saturating_sub(*from)).as_millis(),
+                sign.untold(),
+                took.map_or(lasted, |took| took.min(lasted)).as_millis(),
                 bound.as_millis()
             ));
         }
@@ -66,6 +78,53 @@ pub(super) fn check(bound: Duration, timeline: &Timeline) -> Finding {
         .measuring("longest", millis(times.last().copied().unwrap_or_default()))
 }
 
+/// What shows that something is broken.
+#[derive(Clone, Copy)]
+enum Sign {
+    /// Ready is gone.
+    Death,
+    /// The same, and nobody says why.
+    Silence,
+    /// The status names the shortage.
+    Shortage,
+}
+
+impl Sign {
+    /// Of a fault as it is written down; `None` for what need not show.
+    fn of(fault: &str) -> Option<Self> {
+        let mut words = fault.split(' ');
+        match (words.next()?, words.next(), words.next()) {
+            ("kill", ..) => Some(Self::Death),
+            ("stop", ..) => Some(Self::Silence),
+            // The gateway is no part of a sandbox.
+            ("emfile", Some("keeper" | "boundary"), Some(spare)) => {
+                let spare: i64 = spare.parse().ok()?;
+                (spare <= SHORT).then_some(Self::Shortage)
+            }
+            _ => None,
+        }
+    }
+
+    const fn untold(self) -> &'static str {
+        match self {
+            Self::Death | Self::Silence => "Ready was shown",
+            Self::Shortage => "no DescriptorPressure was shown",
+        }
+    }
+}
+
+/// When the shortage was named, from this time on.
+fn shortage(timeline: &Timeline, since: Duration) -> Option<Duration> {
+    let named = |(_, shown): &(Duration, &Shown)| {
+        let reason = shown.failing.get("DescriptorsAvailable");
+        reason.is_some_and(|reason| reason == "DescriptorPressure")
+    };
+    let mut shown = timeline.shown().filter(|(at, _)| *at >= since);
+    shown.find(named).map(|(at, _)| at)
+}
+
+/// Whoever has no more descriptors left than this has too few.
+const SHORT: i64 = 8;
 /// Between a blow and the note of it.
 const DEALT: Duration = Duration::from_millis(50);
 
@@ -108,6 +167,54 @@ mod tests {
     #[test]
     fn what_is_over_before_it_could_be_noticed_is_not_judged() {
         assert!(check(ms(500), &stopped(5_000, 2_500)).passed);
+    }
+
+    fn starved(told: Option<u64>) -> Timeline {
+        let starve = Fact::Broken {
+            number: 1,
+            fault: "emfile keeper +8".into(),
+            victim: "7".into(),
+        };
+        let named = Fact::Shown(Shown {
+            phase: Phase::Degraded,
+            failing: [("DescriptorsAvailable".into(), "DescriptorPressure".into())].into(),
+            ..Shown::default()
+        });
+        let named = told.map(|at| (at, named));
+        timeline(
+            [(0, shown(Phase::Ready)), (1_000, starve)]
+                .into_iter()
+                .chain(named)
+                .chain([(3_000, Fact::Mended { number: 1 })]),
+        )
+    }
+
+    #[test]
+    fn a_shortage_has_to_be_named() {
+        assert!(check(ms(500), &starved(Some(1_400))).passed);
+        assert!(!check(ms(500), &starved(Some(1_600))).passed);
+        assert!(!check(ms(500), &starved(None)).passed);
+    }
+
+    /// A siege of several sandboxes makes the same faults in each.
+    #[test]
+    fn a_fault_of_another_sandbox_with_the_same_number_excuses_nothing() {
+        let kill = || Fact::Broken {
+            number: 1,
+            fault: "kill keeper".into(),
+            victim: "7".into(),
+        };
+        let twice = timeline([
+            (0, shown(Phase::Ready)),
+            (1_000, kill()),
+            (1_100, shown(Phase::Degraded)),
+            (1_200, Fact::Mended { number: 1 }),
+            (2_000, shown(Phase::Ready)),
+            (3_000, kill()),
+            (5_000, shown(Phase::Degraded)),
+            (6_000, Fact::Mended { number: 1 }),
+        ]);
+        assert!(!check(ms(500), &twice).passed);
     }
 
     #[test]
