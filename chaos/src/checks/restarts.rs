@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::{Finding, moment};
-use crate::timeline::{Fact, Shown, Stage, Timeline, Tree};
+use crate::timeline::{Fact, Stage, Timeline, Tree};
 
 pub(super) fn check(most: Option<u64>, timeline: &Timeline) -> Finding {
     let mut last: BTreeMap<&str, &Tree> = BTreeMap::new();
@@ -65,50 +65,56 @@ fn increases<'t>(before: &Tree, after: &'t Tree) -> impl Iterator<Item = (&'t st
     })
 }
 
-/// Processes that have another id than before, and no fault has killed them.
+/// Processes that have another id than before, without a fault that killed them: one kill answers for one replacement of each process
+/// that dies of it.
 fn replaced(timeline: &Timeline) -> Vec<String> {
-    let killed = |process: &str| {
-        timeline.entries().iter().any(|entry| {
-            let Fact::Broken { fault, .. } = &entry.fact else {
-                return false;
-            };
-            // The launcher's death is the boundary's, and theirs may be the keeper's.
-            *fault == format!("kill {process}")
-                || *fault == "kill boundary"
-                || *fault == "kill launcher"
-        })
-    };
     let mut found = Vec::new();
-    let mut before: Option<&Shown> = None;
+    let mut last: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut killed: BTreeMap<&str, u32> = BTreeMap::new();
     for entry in timeline.entries() {
         if let Fact::Stage(Stage::Over) = entry.fact {
-            // Another sandbox.
-            before = None;
-            continue;
-        }
-        let Fact::Shown(shown) = &entry.fact else {
-            continue;
-        };
-        for (process, pid) in &shown.pids {
-            let earlier = before.and_then(|before| before.pids.get(process));
-            if earlier.is_some_and(|earlier| earlier != pid) && !killed(process) {
-                let at = moment(entry.at);
-                found.push(format!(
-                    "at {at} the {process} is another process, and no fault killed it"
-                ));
+            // Another sandbox; the gateway stays, and is missed from the next status on.
+            last.clear();
+            killed.clear();
+        } else if let Fact::Broken { fault, .. } = &entry.fact {
+            for process in victims(fault) {
+                *killed.entry(process).or_default() += 1;
             }
-        }
-        if !shown.pids.is_empty() {
-            before = Some(shown);
+        } else if let Fact::Shown(shown) = &entry.fact {
+            for (process, pid) in &shown.pids {
+                // One that is not named for a while keeps its place: whoever comes then is another one.
+                let before = last.insert(process, *pid);
+                if before.is_none_or(|before| before == *pid) {
+                    continue;
+                }
+                match killed.get_mut(process.as_str()) {
+                    Some(kills @ 1..) => *kills -= 1,
+                    Some(_) | None => found.push(format!(
+                        "at {} the {process} is another process, and no fault killed it",
+                        moment(entry.at)
+                    )),
+                }
+            }
         }
     }
     found
+}
+
+/// Who dies of a fault. The launcher's death is the boundary's, and a life of both ends with its keeper.
+fn victims(fault: &str) -> &'static [&'static str] {
+    match fault {
+        "kill gateway" => &["gateway"],
+        "kill keeper" => &["keeper"],
+        "kill boundary" | "kill launcher" => &["boundary", "keeper"],
+        _ => &[],
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::testing::{timeline, tree};
     use super::*;
+    use crate::timeline::Shown;
 
     fn pids(keeper: u32) -> Fact {
         Fact::Shown(Shown {
@@ -138,16 +144,46 @@ mod tests {
         assert!(check(None, &healed).passed);
     }
 
+    fn kill(what: &str) -> Fact {
+        Fact::Broken {
+            number: 1,
+            fault: format!("kill {what}"),
+            victim: "7".into(),
+        }
+    }
+
     #[test]
     fn a_process_that_is_replaced_needs_a_fault_that_killed_it() {
         let by_itself = timeline([(0, pids(7)), (9, pids(8))]);
         assert!(!check(Some(0), &by_itself).passed);
-        let kill = Fact::Broken {
-            number: 1,
-            fault: "kill keeper".into(),
-            victim: "7".into(),
-        };
-        let killed = timeline([(0, pids(7)), (5, kill), (9, pids(8))]);
+        let killed = timeline([(0, pids(7)), (5, kill("keeper")), (9, pids(8))]);
         assert!(check(Some(0), &killed).passed);
+        let with_its_boundary = timeline([(0, pids(7)), (5, kill("launcher")), (9, pids(8))]);
+        assert!(check(Some(0), &with_its_boundary).passed);
+    }
+
+    #[test]
+    fn a_kill_answers_for_one_replacement_that_follows_it() {
+        let twice = timeline([
+            (0, pids(7)),
+            (5, kill("boundary")),
+            (9, pids(8)),
+            (20, pids(9)),
+        ]);
+        assert!(!check(Some(0), &twice).passed);
+        let before = timeline([(0, pids(7)), (5, pids(8)), (9, kill("keeper"))]);
+        assert!(!check(Some(0), &before).passed);
+        let another = timeline([(0, pids(7)), (5, kill("gateway")), (9, pids(8))]);
+        assert!(!check(Some(0), &another).passed);
+    }
+
+    #[test]
+    fn who_is_not_named_for_a_while_may_not_come_back_as_another() {
+        let unnamed = Fact::Shown(Shown {
+            pids: [("boundary".to_owned(), 3)].into(),
+            ..Shown::default()
+        });
+        let timeline = timeline([(0, pids(7)), (5, unnamed), (9, pids(8))]);
+        assert!(!check(Some(0), &timeline).passed);
     }
 }
