@@ -16,7 +16,7 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use crate::gate::Gate;
 use crate::journal::Journal;
-use crate::load::Ground;
+use crate::load::{Ground, Server};
 
 /// What of a policy is looked at.
 #[derive(Deserialize)]
@@ -48,11 +48,16 @@ pub(crate) async fn prepare(
 ) -> Result<Ground, String> {
     copy(&gate, sandbox, inside).await?;
     let server = match server {
-        Some(server) => Some(server),
+        Some((host, port)) => Some(Server {
+            host,
+            port,
+            echoes: true,
+        }),
         None => named(&gate, sandbox).await,
     };
     if server.is_none() {
-        journal.note("the policy names no server: Ready is tried without a connection");
+        journal
+            .note("the policy names no server: no connection is made, and Ready is tried without");
     }
     Ok(Ground {
         gate,
@@ -63,13 +68,13 @@ pub(crate) async fn prepare(
     })
 }
 
-/// The first server that the policy names exactly. It has to give back what it is sent; most do not, and then `reach` is what is tried.
-async fn named(gate: &Gate, sandbox: &str) -> Option<(String, u16)> {
+/// The first server that the policy names exactly. Nobody knows what it answers, so it is only connected to.
+async fn named(gate: &Gate, sandbox: &str) -> Option<Server> {
     let revision = gate.policy(sandbox).await.ok()?;
     first(&revision.yaml)
 }
 
-fn first(yaml: &str) -> Option<(String, u16)> {
+fn first(yaml: &str) -> Option<Server> {
     let policy: Policy = serde_saphyr::from_str(yaml).ok()?;
     let endpoints = policy
         .network_policies
@@ -77,7 +82,13 @@ fn first(yaml: &str) -> Option<(String, u16)> {
         .flat_map(|rule| rule.endpoints);
     endpoints
         .filter(|endpoint| !endpoint.host.contains('*'))
-        .find_map(|endpoint| Some((endpoint.host, u16::try_from(endpoint.port.as_u64()?).ok()?)))
+        .find_map(|endpoint| {
+            Some(Server {
+                host: endpoint.host,
+                port: u16::try_from(endpoint.port.as_u64()?).ok()?,
+                echoes: false,
+            })
+        })
 }
 
 async fn copy(gate: &Gate, sandbox: &str, inside: &Path) -> Result<(), String> {
@@ -164,7 +175,12 @@ mod tests {
     #[test]
     fn the_first_server_with_a_name_and_a_port_is_taken() {
         let yaml = "version: 1\nnetwork_policies:\n  a:\n    endpoints:\n      - {host: '*.cdn.test', port: 443}\n      - {host: any.test, port: '*'}\n      - {host: origin.test, port: 8443}\n";
-        assert_eq!(first(yaml), Some(("origin.test".to_owned(), 8443)));
+        let named = Server {
+            host: "origin.test".to_owned(),
+            port: 8443,
+            echoes: false,
+        };
+        assert_eq!(first(yaml), Some(named));
         assert_eq!(first("version: 1\n"), None);
     }
 }

@@ -25,15 +25,24 @@ pub(crate) struct Ground {
     /// Where our program stands inside.
     pub(crate) inside: String,
     /// A server that the policy names; `None` where it names none.
-    pub(crate) server: Option<(String, u16)>,
+    pub(crate) server: Option<Server>,
+}
+
+/// Whom programs inside connect to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Server {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+    /// Whether it gives back what it is sent; of others no more than a connection is wanted.
+    pub(crate) echoes: bool,
 }
 
 impl Ground {
     /// Our program inside with these words, and the server's address behind the first where it has one.
     pub(crate) fn program(&self, word: &str, more: &[&str]) -> Program {
         let mut arguments = vec![self.inside.clone(), word.to_owned()];
-        if let (true, Some((host, port))) = (WITH_SERVER.contains(&word), &self.server) {
-            arguments.extend([host.clone(), port.to_string()]);
+        if let (true, Some(server)) = (WITH_SERVER.contains(&word), &self.server) {
+            arguments.extend([server.host.clone(), server.port.to_string()]);
         }
         arguments.extend(more.iter().map(|&word| word.to_owned()));
         Program {
@@ -64,10 +73,10 @@ impl Ground {
 
     /// The whole way of an agent, as far as this sandbox has one.
     fn way(&self) -> Program {
-        let word = if self.server.is_some() {
-            "connect"
-        } else {
-            "nothing"
+        let word = match &self.server {
+            Some(Server { echoes: true, .. }) => "connect",
+            Some(Server { echoes: false, .. }) => "reach",
+            None => "nothing",
         };
         self.program(word, &[])
     }
@@ -242,10 +251,45 @@ async fn live(ground: Ground, create: v1::CreateRequest, number: u32, seed: Seed
 }
 
 /// The words of our program that are followed by an address.
-const WITH_SERVER: [&str; 3] = ["connect", "hold", "flood"];
+const WITH_SERVER: [&str; 4] = ["connect", "reach", "hold", "flood"];
 /// At a time: one that hangs keeps nobody from trying.
 const MOST_PROBES: usize = 64;
 const MOST_EXECS: usize = 256;
 /// Of a program that ends by itself, or is started again.
 const LIMIT: Duration = Duration::from_mins(10);
 const AGAIN: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use holdfast_clock::Clock;
+
+    use super::*;
+
+    /// A server that does not echo is reached and no more; else every probe of somebody's sandbox would fail.
+    #[test]
+    fn the_way_is_as_long_as_the_server_bears() {
+        let way = |echoes: Option<bool>| {
+            let server = echoes.map(|echoes| Server {
+                host: "origin.test".into(),
+                port: 443,
+                echoes,
+            });
+            let ground = Ground {
+                gate: Gate::new(Path::new("/nowhere")),
+                journal: Journal::new(Clock::system()),
+                sandbox: "qa".into(),
+                inside: "inside".into(),
+                server,
+            };
+            ground.way().arguments.join(" ")
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        let _within = runtime.as_ref().expect("a runtime").enter();
+
+        assert_eq!(way(Some(true)), "inside connect origin.test 443");
+        assert_eq!(way(Some(false)), "inside reach origin.test 443");
+        assert_eq!(way(None), "inside nothing");
+    }
+}

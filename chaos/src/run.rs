@@ -235,7 +235,11 @@ impl Grounds<'_> {
                 journal: journal.clone(),
                 sandbox: NAME.to_owned(),
                 inside,
-                server: Some((SERVER.to_owned(), server.port())),
+                server: Some(load::Server {
+                    host: SERVER.to_owned(),
+                    port: server.port(),
+                    echoes: true,
+                }),
             },
             own: Some(Arc::clone(own)),
             whole_machine: order.whole_machine,
