@@ -28,21 +28,21 @@ use crate::timeline::Timeline;
 
 /// What a check found.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Finding {
+pub(crate) struct Finding {
     /// Which check.
-    pub check: &'static str,
+    pub(crate) check: &'static str,
     /// Whether it held.
-    pub passed: bool,
+    pub(crate) passed: bool,
     /// What was found, in a line.
-    pub summary: String,
+    pub(crate) summary: String,
     /// What should not have been, the earliest first.
-    pub violations: Vec<String>,
+    pub(crate) violations: Vec<String>,
     /// What was measured, by name; times are in milliseconds.
-    pub measured: BTreeMap<&'static str, f64>,
+    pub(crate) measured: BTreeMap<&'static str, f64>,
 }
 
 /// Asks everything that the scenario wants to hold. With `own`, gateway and server are ours and may be judged as well.
-pub fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
+pub(crate) fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
     let mut found = vec![made::check(timeline)];
     if let Some(bound) = checks.false_ready {
         found.push(false_ready::check(bound, timeline));

@@ -11,7 +11,7 @@
 //! What is pure stands left and right: the same scenario and seed give the same schedule, and a check judges a recorded timeline
 //! without asking anybody. Only the world in between touches processes.
 
-pub mod checks;
+mod checks;
 pub mod command;
 mod document;
 mod faults;
@@ -22,10 +22,10 @@ mod load;
 mod own;
 mod report;
 mod run;
-pub mod scenario;
-pub mod schedule;
+mod scenario;
+mod schedule;
 mod session;
 mod siege;
 pub mod storm;
-pub mod timeline;
+mod timeline;
 mod watch;

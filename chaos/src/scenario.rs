@@ -7,76 +7,76 @@ use crate::document;
 
 /// One siege, as it was written.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Scenario {
+pub(crate) struct Scenario {
     /// What it is called on the command line.
-    pub name: String,
+    pub(crate) name: String,
     /// What it is there to show, for people.
-    pub description: String,
+    pub(crate) description: String,
     /// How long its faults go on.
-    pub duration: Duration,
+    pub(crate) duration: Duration,
     /// How long all is left alone afterwards before the last look.
-    pub settle: Duration,
+    pub(crate) settle: Duration,
     /// What the sandbox has to do meanwhile.
-    pub load: Load,
+    pub(crate) load: Load,
     /// How Ready is tried.
-    pub probe: Probe,
+    pub(crate) probe: Probe,
     /// One sandbox for each of these, with so many entries at the top of its root; none for one sandbox on the host's root.
-    pub roots: Vec<u64>,
+    pub(crate) roots: Vec<u64>,
     /// The descriptor limit that our own gateway and all below it are started with.
-    pub nofile: Option<u64>,
+    pub(crate) nofile: Option<u64>,
     /// The faults, in the order in which they were written.
-    pub faults: Vec<Breakage>,
+    pub(crate) faults: Vec<Breakage>,
     /// How many faults are drawn from the list one after another; `None`: each has times of its own.
-    pub shuffle: Option<Shuffle>,
+    pub(crate) shuffle: Option<Shuffle>,
     /// What must hold.
-    pub checks: Checks,
+    pub(crate) checks: Checks,
 }
 
 /// What a sandbox has to do while it is attacked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Load {
+pub(crate) struct Load {
     /// Programs started a second.
-    pub execs: u32,
+    pub(crate) execs: u32,
     /// Connections that are held open from inside.
-    pub connections: u32,
+    pub(crate) connections: u32,
     /// Connections made a second from inside.
-    pub flood: u32,
+    pub(crate) flood: u32,
     /// Sandboxes that are created, used and deleted over and over, so many at a time.
-    pub lives: u32,
+    pub(crate) lives: u32,
 }
 
 /// How Ready is tried: an exec that connects to an allowed server, started again and again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Probe {
+pub(crate) struct Probe {
     /// The time between two starts; zero for one after another.
-    pub every: Duration,
+    pub(crate) every: Duration,
     /// One that takes longer has failed.
-    pub limit: Duration,
+    pub(crate) limit: Duration,
 }
 
 /// Faults drawn at random, one after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Shuffle {
+pub(crate) struct Shuffle {
     /// How many at most; the duration may end it earlier.
-    pub times: u32,
+    pub(crate) times: u32,
     /// The time between the undoing of one and the next.
-    pub rest: Duration,
+    pub(crate) rest: Duration,
 }
 
 /// A fault with its times.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Breakage {
+pub(crate) struct Breakage {
     /// What is broken.
-    pub fault: Fault,
+    pub(crate) fault: Fault,
     /// For how long: at least and at most.
-    pub lasts: (Duration, Duration),
+    pub(crate) lasts: (Duration, Duration),
     /// When.
-    pub when: When,
+    pub(crate) when: When,
 }
 
 /// When a fault is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum When {
+pub(crate) enum When {
     /// At these times from the start.
     At(Vec<Duration>),
     /// Again and again.
@@ -89,8 +89,7 @@ pub enum When {
 
 /// One of our processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "the words of the trade")]
-pub enum Process {
+pub(crate) enum Process {
     Gateway,
     Keeper,
     Boundary,
@@ -99,7 +98,7 @@ pub enum Process {
 
 /// What can be broken.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fault {
+pub(crate) enum Fault {
     /// The soft limit of descriptors becomes what is in use and `spare` more; fewer than are in use when negative.
     Emfile {
         /// Whose.
@@ -134,7 +133,7 @@ pub enum Fault {
 
 /// An actor: one by its path, or any of a process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Actor {
+pub(crate) enum Actor {
     /// "keeper/egress".
     Named(String),
     /// Any that runs when its time comes.
@@ -143,8 +142,7 @@ pub enum Actor {
 
 /// The kind of a fault; two of one kind never overlap.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(missing_docs, reason = "named as the faults are")]
-pub enum Kind {
+pub(crate) enum Kind {
     Emfile,
     Enfile,
     Kill,
@@ -164,52 +162,52 @@ pub enum Kind {
     clippy::struct_excessive_bools,
     reason = "each is a question of its own"
 )]
-pub struct Checks {
+pub(crate) struct Checks {
     /// The longest time at which Ready was shown and was not true.
-    pub false_ready: Option<Duration>,
+    pub(crate) false_ready: Option<Duration>,
     /// How soon Ready must be gone after a death; what is stopped has four times as long.
-    pub told: Option<Duration>,
+    pub(crate) told: Option<Duration>,
     /// Whether every session needs a status or a reason.
-    pub sessions: bool,
+    pub(crate) sessions: bool,
     /// Nothing is given up, no process ends by itself, and at most so many restarts are counted.
-    pub restarts: Option<u64>,
+    pub(crate) restarts: Option<u64>,
     /// The shortest time in which one actor may be restarted twice.
-    pub backoff: Option<Duration>,
+    pub(crate) backoff: Option<Duration>,
     /// How far the use of descriptors may lie above what it was before.
-    pub descriptors: Option<Descriptors>,
+    pub(crate) descriptors: Option<Descriptors>,
     /// Whether nothing may be left behind: a fault, and of our own gateway anything at all.
-    pub leftovers: bool,
+    pub(crate) leftovers: bool,
     /// Whether every connection that arrived needs a record (our own server only).
-    pub verdicts: bool,
+    pub(crate) verdicts: bool,
     /// How soon after the end of the last fault the sandbox is Ready again.
-    pub recovery: Option<Duration>,
+    pub(crate) recovery: Option<Duration>,
     /// Whether what was acknowledged must be there, and what was deleted must not.
-    pub acknowledged: bool,
+    pub(crate) acknowledged: bool,
 }
 
 /// Bounds on descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Descriptors {
+pub(crate) struct Descriptors {
     /// How many more than before the siege may be open after it.
-    pub above: u64,
+    pub(crate) above: u64,
     /// How many each process may have open when all has settled.
-    pub settled: Option<u64>,
+    pub(crate) settled: Option<u64>,
     /// The most that the keeper may ever have.
-    pub keeper: Option<u64>,
+    pub(crate) keeper: Option<u64>,
     /// The most that the boundary may ever have.
-    pub boundary: Option<u64>,
+    pub(crate) boundary: Option<u64>,
     /// How far the high-water marks of sandboxes with different roots may differ.
-    pub spread: Option<u64>,
+    pub(crate) spread: Option<u64>,
 }
 
 impl Scenario {
     /// Reads a scenario; `file` is what messages call it.
-    pub fn parse(file: &str, text: &str) -> Result<Self, Problem> {
+    pub(crate) fn parse(file: &str, text: &str) -> Result<Self, Problem> {
         document::read(file, text)
     }
 
     /// Those that come with the program.
-    pub fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
+    pub(crate) fn built_in() -> impl Iterator<Item = (&'static str, &'static str)> {
         BUILT_IN.iter().copied()
     }
 }
@@ -254,7 +252,7 @@ impl Default for Descriptors {
 
 impl Fault {
     /// Its kind.
-    pub const fn kind(&self) -> Kind {
+    pub(crate) const fn kind(&self) -> Kind {
         match self {
             Self::Emfile { .. } => Kind::Emfile,
             Self::Enfile { .. } => Kind::Enfile,
@@ -273,7 +271,7 @@ impl Fault {
 
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Emfile,
         Self::Enfile,
         Self::Kill,
@@ -288,7 +286,7 @@ impl Kind {
     ];
 
     /// The word that scenarios use.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Emfile => "emfile",
             Self::Enfile => "enfile",
@@ -307,10 +305,10 @@ impl Kind {
 
 impl Process {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Gateway, Self::Keeper, Self::Boundary, Self::Launcher];
+    pub(crate) const ALL: [Self; 4] = [Self::Gateway, Self::Keeper, Self::Boundary, Self::Launcher];
 
     /// Its name in scenarios and in the status.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Gateway => "gateway",
             Self::Keeper => "keeper",
@@ -354,17 +352,17 @@ impl fmt::Display for Fault {
 
 /// What is wrong with a scenario, where, and what to write instead.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub(crate) struct Problem {
     /// The file as it was named.
-    pub file: String,
+    pub(crate) file: String,
     /// From 1; 0 for the document as a whole.
-    pub line: u64,
+    pub(crate) line: u64,
     /// From 1; 0 for the document as a whole.
-    pub column: u64,
+    pub(crate) column: u64,
     /// What is wrong.
-    pub message: String,
+    pub(crate) message: String,
     /// What to write instead.
-    pub suggestion: Option<String>,
+    pub(crate) suggestion: Option<String>,
 }
 
 impl fmt::Display for Problem {

@@ -5,8 +5,8 @@
 //!  shuffle ───────────▶ draws, one after the other ───────────────────▶ planned faults
 //! ```
 //!
-//! Each planned fault has its undo, and two of one kind never overlap: a wish that would waits until the earlier one is
-//! undone, and is dropped when the siege would end before it does.
+//! Two of one kind never overlap: a wish that would waits until the earlier one is undone, and is dropped when the siege would
+//! end before it does.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -17,52 +17,21 @@ use crate::scenario::{Breakage, Fault, Kind, Process, Scenario, Shuffle, When};
 
 /// One fault, with its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub(crate) struct Planned {
     /// From 1, in the order of time.
-    pub number: usize,
+    pub(crate) number: usize,
     /// From the start of the siege.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// When it is undone.
-    pub until: Duration,
+    pub(crate) until: Duration,
     /// What is broken.
-    pub fault: Fault,
+    pub(crate) fault: Fault,
     /// Chooses one of several where the fault leaves the choice.
-    pub pick: u64,
-}
-
-/// What ends a fault.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Undo {
-    /// The limit becomes what it was.
-    Restore,
-    /// SIGCONT.
-    Continue,
-    /// Whoever watches the victim replaces it; our own gateway is started by us.
-    Replace,
-    /// What we started ourselves is ended.
-    Release,
-    /// What fills the disk is removed.
-    Remove,
-    /// The clock is set back.
-    SetBack,
-}
-
-impl Planned {
-    /// What ends it.
-    pub const fn undo(&self) -> Undo {
-        match self.fault {
-            Fault::Emfile { .. } | Fault::Enfile { .. } => Undo::Restore,
-            Fault::Kill(_) | Fault::Panic(_) | Fault::Hang(_) => Undo::Replace,
-            Fault::Stop(_) => Undo::Continue,
-            Fault::FdFlood(_) | Fault::ExecStorm(_) | Fault::SlowReader(_) => Undo::Release,
-            Fault::DiskFull => Undo::Remove,
-            Fault::ClockJump(_) => Undo::SetBack,
-        }
-    }
+    pub(crate) pick: u64,
 }
 
 /// All that will be broken within `duration`, the earliest first.
-pub fn schedule(scenario: &Scenario, seed: Seed, duration: Duration) -> Vec<Planned> {
+pub(crate) fn schedule(scenario: &Scenario, seed: Seed, duration: Duration) -> Vec<Planned> {
     let seed = seed.derive("schedule");
     match scenario.shuffle {
         Some(shuffle) => drawn(&scenario.faults, shuffle, seed, duration),

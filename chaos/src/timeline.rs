@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// What was seen, the earliest first.
 #[derive(Clone, Debug, Default)]
-pub struct Timeline {
+pub(crate) struct Timeline {
     entries: Vec<Entry>,
     /// How many facts found no room.
     missed: u64,
@@ -15,16 +15,16 @@ pub struct Timeline {
 
 /// One thing that was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Entry {
+pub(crate) struct Entry {
     /// From the start of the siege.
-    pub at: Duration,
+    pub(crate) at: Duration,
     /// What.
-    pub fact: Fact,
+    pub(crate) fact: Fact,
 }
 
 /// What was seen.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Fact {
+pub(crate) enum Fact {
     /// The siege went on to its next part.
     Stage(Stage),
     /// What the sandbox said of itself, where it differs from what it said before.
@@ -75,7 +75,7 @@ pub enum Fact {
 
 /// The parts of a siege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stage {
+pub(crate) enum Stage {
     /// A sandbox is there and has been Ready; nothing is broken yet. With how many entries its root has, if it has one of its own.
     Calm {
         /// Entries at the top of its root.
@@ -93,29 +93,28 @@ pub enum Stage {
 
 /// What a user sees who asks how the sandbox stands.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Shown {
+pub(crate) struct Shown {
     /// The phase; `Silent` when nobody answers.
-    pub phase: Phase,
+    pub(crate) phase: Phase,
     /// Why it is not Ready.
-    pub reason: String,
+    pub(crate) reason: String,
     /// Which conditions do not hold, with their reasons.
-    pub failing: BTreeMap<String, String>,
+    pub(crate) failing: BTreeMap<String, String>,
     /// By process.
-    pub descriptors: BTreeMap<String, Descriptors>,
+    pub(crate) descriptors: BTreeMap<String, Descriptors>,
     /// By process.
-    pub pids: BTreeMap<String, u32>,
+    pub(crate) pids: BTreeMap<String, u32>,
     /// Which life of the boundary.
-    pub generation: u64,
+    pub(crate) generation: u64,
     /// Which of its keepers.
-    pub epoch: u64,
+    pub(crate) epoch: u64,
     /// Restarts of all actors.
-    pub restarts: u64,
+    pub(crate) restarts: u64,
 }
 
 /// The phases, and one for nobody who answers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[expect(missing_docs, reason = "as in the contract")]
-pub enum Phase {
+pub(crate) enum Phase {
     #[default]
     Silent,
     Pending,
@@ -129,38 +128,37 @@ pub enum Phase {
 /// The descriptors of one process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[expect(missing_docs, reason = "as in the contract")]
-pub struct Descriptors {
-    pub limit: u64,
-    pub used: u64,
-    pub high_water: u64,
-    pub shed: u64,
-    pub waiting: u64,
+pub(crate) struct Descriptors {
+    pub(crate) limit: u64,
+    pub(crate) used: u64,
+    pub(crate) high_water: u64,
+    pub(crate) shed: u64,
+    pub(crate) waiting: u64,
 }
 
 /// One try of the whole way.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Probed {
+pub(crate) struct Probed {
     /// When it was started; the entry's own time is that of its end.
-    pub started: Duration,
+    pub(crate) started: Duration,
     /// Why it failed; `None` when it succeeded.
-    pub failure: Option<String>,
+    pub(crate) failure: Option<String>,
 }
 
 /// One program of the load.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Session {
+pub(crate) struct Session {
     /// The id that we chose.
-    pub request: String,
+    pub(crate) request: String,
     /// When it was asked for.
-    pub started: Duration,
+    pub(crate) started: Duration,
     /// What became of it.
-    pub outcome: Outcome,
+    pub(crate) outcome: Outcome,
 }
 
 /// What became of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub(crate) enum Outcome {
     /// Its program ended by itself.
     Exited(i32),
     /// A signal ended it.
@@ -177,29 +175,29 @@ pub enum Outcome {
 
 /// A supervision tree of one process.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Tree {
+pub(crate) struct Tree {
     /// Whose.
-    pub process: String,
+    pub(crate) process: String,
     /// Its process id, where it is known.
-    pub pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// Its places.
-    pub rows: Vec<Row>,
+    pub(crate) rows: Vec<Row>,
 }
 
 /// One place of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub(crate) struct Row {
     /// "keeper/egress".
-    pub path: String,
+    pub(crate) path: String,
     /// "Running", "Waiting", "`GivenUp`" …
-    pub state: String,
+    pub(crate) state: String,
     /// How often it was restarted.
-    pub restarts: u64,
+    pub(crate) restarts: u64,
 }
 
 /// A sandbox that comes and goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Life {
+pub(crate) enum Life {
     /// Its creation was acknowledged.
     Created(String),
     /// A program ran in it.
@@ -214,7 +212,7 @@ pub enum Life {
 
 impl Timeline {
     /// Adds what was seen at this time. A full timeline counts what it misses.
-    pub fn add(&mut self, at: Duration, fact: Fact) {
+    pub(crate) fn add(&mut self, at: Duration, fact: Fact) {
         if self.entries.len() < MOST_ENTRIES {
             self.entries.push(Entry { at, fact });
         } else {
@@ -223,22 +221,22 @@ impl Timeline {
     }
 
     /// All of it.
-    pub fn entries(&self) -> &[Entry] {
+    pub(crate) fn entries(&self) -> &[Entry] {
         &self.entries
     }
 
     /// How many facts found no room.
-    pub fn missed(&self) -> u64 {
+    pub(crate) fn missed(&self) -> u64 {
         self.missed
     }
 
     /// When the last thing was seen.
-    pub fn end(&self) -> Duration {
+    pub(crate) fn end(&self) -> Duration {
         self.entries.last().map_or(Duration::ZERO, |entry| entry.at)
     }
 
     /// What the sandbox said, each time until the next.
-    pub fn shown(&self) -> impl Iterator<Item = (Duration, &Shown)> {
+    pub(crate) fn shown(&self) -> impl Iterator<Item = (Duration, &Shown)> {
         self.entries.iter().filter_map(|entry| {
             let Fact::Shown(shown) = &entry.fact else {
                 return None;
@@ -248,7 +246,7 @@ impl Timeline {
     }
 
     /// The times at which Ready was shown: from, until.
-    pub fn ready(&self) -> Vec<(Duration, Duration)> {
+    pub(crate) fn ready(&self) -> Vec<(Duration, Duration)> {
         let mut spans = Vec::new();
         let mut since = None;
         for (at, shown) in self.shown() {
@@ -266,7 +264,7 @@ impl Timeline {
     }
 
     /// When each fault was in force: number, from, until.
-    pub fn broken(&self) -> Vec<(usize, Duration, Duration)> {
+    pub(crate) fn broken(&self) -> Vec<(usize, Duration, Duration)> {
         let mut spans: Vec<(usize, Duration, Duration)> = Vec::new();
         for entry in &self.entries {
             if let Fact::Broken { number, .. } = &entry.fact {
@@ -282,7 +280,7 @@ impl Timeline {
     }
 
     /// When this part began, the first time.
-    pub fn stage(&self, wanted: impl Fn(Stage) -> bool) -> Option<Duration> {
+    pub(crate) fn stage(&self, wanted: impl Fn(Stage) -> bool) -> Option<Duration> {
         self.entries.iter().find_map(|entry| {
             let Fact::Stage(stage) = entry.fact else {
                 return None;
@@ -294,7 +292,7 @@ impl Timeline {
 
 impl Phase {
     /// As it is written.
-    pub const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Silent => "Silent",
             Self::Pending => "Pending",

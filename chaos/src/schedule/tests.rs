@@ -86,20 +86,6 @@ proptest! {
             prop_assert!(of_it.windows(2).all(|pair| pair[0].until <= pair[1].at));
         }
     }
-
-    #[test]
-    fn every_fault_has_the_undo_that_ends_it(fault in faults()) {
-        let undo = Planned { number: 1, at: Duration::ZERO, until: Duration::ZERO, fault: fault.clone(), pick: 0 }.undo();
-        let expected = match fault.kind() {
-            Kind::Emfile | Kind::Enfile => Undo::Restore,
-            Kind::Kill | Kind::Panic | Kind::Hang => Undo::Replace,
-            Kind::Stop => Undo::Continue,
-            Kind::FdFlood | Kind::ExecStorm | Kind::SlowReader => Undo::Release,
-            Kind::DiskFull => Undo::Remove,
-            Kind::ClockJump => Undo::SetBack,
-        };
-        prop_assert_eq!(undo, expected);
-    }
 }
 
 #[test]
