@@ -108,6 +108,19 @@ pub fn all_gone(pids: &BTreeSet<i32>) {
     );
 }
 
+/// How many descriptors a process has open, unless it is gone. Whom it belongs to does not matter: the size of the directory is
+/// everybody's to ask (`proc_pid_fd(5)`). Before Linux 6.2 it has none, and they are counted.
+pub fn descriptors(pid: i32) -> Option<u64> {
+    let directory = format!("/proc/{pid}/fd");
+    let told = fs::metadata(&directory).ok()?.len();
+    let open = match told {
+        0 => fs::read_dir(&directory).ok()?.count() as u64,
+        told => told,
+    };
+    // A process of ours without any is one that has ended, or that nobody may look at.
+    (open > 0).then_some(open)
+}
+
 /// Mounts that name Holdfast or the area.
 pub fn mounts(area: &Path) -> Vec<String> {
     let all = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();

@@ -3,7 +3,7 @@
 use holdfast_tests::keeping::{Client, Keeping, code, exec, run, shell, start};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::now;
-use holdfast_tests::{Policy, everyone};
+use holdfast_tests::{Policy, everyone, leaks};
 use holdfast_wire::v1::{self, ConditionType, Phase};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -375,7 +375,7 @@ fn condition(status: &v1::Status, kind: ConditionType) -> &v1::Condition {
 }
 
 /// Sets the soft limit of descriptors of a process, as its owner would.
-fn limit(pid: i32, descriptors: usize) {
+fn limit(pid: i32, descriptors: u64) {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
     let id = |name: &str| -> u32 {
         let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -402,9 +402,8 @@ fn child_of(pid: u32) -> Pid {
 }
 
 /// How many descriptors a process has open.
-fn descriptors(pid: i32) -> usize {
-    let open = fs::read_dir(format!("/proc/{pid}/fd"));
-    open.expect("the process is there").count()
+fn descriptors(pid: i32) -> u64 {
+    leaks::descriptors(pid).expect("the process is there")
 }
 
 async fn strike(client: &mut Client, path: &str) {

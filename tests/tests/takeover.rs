@@ -14,7 +14,7 @@ use holdfast_tests::artefacts::share;
 use holdfast_tests::probe::probe;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Area, Policy, everyone};
+use holdfast_tests::{Area, Policy, everyone, leaks};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -238,7 +238,7 @@ fn a_connect_that_waits_for_its_verdict_gets_it_from_the_next_keeper() {
 
 /// Whether a process below `root` stands in the system call `number`.
 fn stands_in(root: Pid, number: libc::c_long) -> bool {
-    let below = holdfast_tests::leaks::descendants(root.as_raw());
+    let below = leaks::descendants(root.as_raw());
     below.iter().any(|pid| {
         let call = fs::read_to_string(format!("/proc/{pid}/syscall")).unwrap_or_default();
         call.split(' ').next() == Some(&number.to_string())
@@ -315,7 +315,7 @@ fn twenty_takeovers_cost_no_descriptor() {
         let place = Place::new(&area, &Policy::origin(443));
         let mut keeper = place.keeper(&["fork"]);
         let _ending = Ending(keeper.boundary);
-        let descriptors = |pid: Pid| fs::read_dir(format!("/proc/{pid}/fd")).expect("fd").count();
+        let descriptors = |pid: Pid| leaks::descriptors(pid.as_raw()).expect("it runs");
         let boundary = keeper.boundary;
         for epoch in 2..22 {
             keeper.die();

@@ -116,11 +116,6 @@ pub(crate) fn chain(run: &Running) -> Vec<i32> {
         .collect()
 }
 
-/// How many descriptors a process has open (`proc_pid_fd(5)`: the size of the directory).
-pub(crate) fn open_descriptors(pid: i32) -> u64 {
-    std::fs::metadata(format!("/proc/{pid}/fd")).map_or(0, |known| known.len())
-}
-
 /// Processor time of some processes so far, in seconds.
 pub(crate) fn processor(pids: &[i32]) -> f64 {
     let ticks = |pid: &i32| {
