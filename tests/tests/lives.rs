@@ -2,7 +2,7 @@
 
 use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Area, everyone};
+use holdfast_tests::{Area, everyone, leaks};
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -77,7 +77,7 @@ fn nothing_is_left(area: &Area) {
         text.contains("keeper") && text.contains(&*area.runtime().to_string_lossy())
     };
     until("no keeper is left", LONG, || {
-        !holdfast_tests::leaks::processes().iter().any(named)
+        !leaks::processes().iter().any(named)
     });
 }
 
@@ -126,7 +126,8 @@ fn a_keeper_that_is_killed_is_replaced_and_the_workload_lives_on() {
         assert_eq!(after.link.expect("linked").epoch, 2);
         assert_eq!((after.generation, after.restarts["keeper"]), (1, 1));
         assert!(after.main.is_none(), "{:?}", after.main);
-        assert!(!runs(before.pids["keeper"]), "a zombie");
+        let dead = i32::try_from(before.pids["keeper"]).expect("a pid");
+        leaks::all_gone(&[dead].into());
         gateway.delete("qa", true).expect("deleted");
         nothing_is_left(&area);
         assert_eq!(gateway.stop(), Some(0));
