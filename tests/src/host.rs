@@ -3,7 +3,7 @@
 use crate::area::Area;
 use crate::finished::Finished;
 use crate::run::Run;
-use crate::wait::{LONG, until};
+use crate::wait::{LONG, holds_within, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -76,22 +76,27 @@ impl<'a> Host<'a> {
             return;
         };
         let _gone = kill(gateway, signal);
-        until("the gateway has ended", LONG, || {
-            kill(gateway, None).is_err() || is_zombie(gateway)
-        });
+        until("the gateway has ended", LONG, || has_ended(gateway));
     }
 }
 
 impl Drop for Host<'_> {
     fn drop(&mut self) {
-        if self.gateway().is_some() {
-            let (_, list) = self.document("list -o json");
-            for sandbox in list.as_array().into_iter().flatten() {
-                let name = sandbox["name"].as_str().unwrap_or_default();
-                self.said(&format!("delete {name} --force"));
-            }
-            self.end_gateway(Signal::SIGTERM);
+        let Some(gateway) = self.gateway() else {
+            return;
+        };
+        if std::thread::panicking() {
+            // The test has failed already, and whatever panics now would hide why. The area kills what is left.
+            let _gone = kill(gateway, Signal::SIGKILL);
+            holds_within(LONG, || has_ended(gateway));
+            return;
         }
+        let (_, list) = self.document("list -o json");
+        for sandbox in list.as_array().into_iter().flatten() {
+            let name = sandbox["name"].as_str().unwrap_or_default();
+            self.said(&format!("delete {name} --force"));
+        }
+        self.end_gateway(Signal::SIGTERM);
     }
 }
 
@@ -108,8 +113,11 @@ fn pid(file: &Path) -> Option<Pid> {
     Some(Pid::from_raw(number))
 }
 
-/// Our own orphans may go to a parent that is in no hurry to reap them.
-fn is_zombie(process: Pid) -> bool {
+/// Gone, or a zombie: our own orphans may go to a parent that is in no hurry to reap them.
+fn has_ended(process: Pid) -> bool {
+    if kill(process, None).is_err() {
+        return true;
+    }
     let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
     stat.rsplit(')')
         .next()
