@@ -3,6 +3,7 @@
 use holdfast_tests::keeping::{
     Client, Keeping, Seen, attach, code, exec, run, shell, signal, start,
 };
+use holdfast_tests::wait::{LONG, now};
 use holdfast_tests::{Policy, everyone};
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::{problem, v1};
@@ -152,7 +153,7 @@ fn a_program_that_reads_no_input_still_ends() {
 #[test]
 fn a_child_in_the_background_does_not_hold_the_session() {
     idle(async |_, mut client| {
-        let began = holdfast_tests::wait::now();
+        let began = now();
         let (seen, ending) = run(&mut client, shell("sleep 100 & echo done"))
             .await
             .expect("ran");
@@ -258,7 +259,9 @@ fn what_nobody_read_is_counted() {
             row.expect("known").ending
         };
         let mut ending = None;
+        let end = now() + LONG;
         while ending.is_none() {
+            assert!(now() < end, "the flood does not end");
             ending = ended(&mut client).await;
         }
 

@@ -361,16 +361,17 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     for area in everyone() {
         let host = Host::new(&area);
         host.ready("qa", "");
-        let running = host
-            .exec(
-                "qa",
-                &["sh", "-c", "echo ready; sleep 3; echo over; exit 4"],
-            )
-            .start();
+        let go = area.work().join("go");
+        let line = format!(
+            "echo ready; until test -e {}; do sleep 0.02; done; echo over; exit 4",
+            go.display()
+        );
+        let running = host.exec("qa", &["sh", "-c", &line]).start();
         running.expect("ready");
 
         host.end_gateway(Signal::SIGKILL);
         let finished = running.finish();
+        area.file(&go, "");
 
         code(&finished, 125);
         let (_, way) = finished

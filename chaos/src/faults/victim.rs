@@ -130,18 +130,24 @@ mod tests {
             pid,
             held: hold(pid).expect("held"),
         };
-        let state = || {
+        let is_stopped = || {
             let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("read");
-            stat.rsplit(") ")
-                .next()
-                .and_then(|rest| rest.chars().next())
+            let behind_name = stat.rsplit(") ").next();
+            behind_name.is_some_and(|rest| rest.starts_with('T'))
+        };
+        let until = |stopped: bool| {
+            let looks = (0..1_000).any(|_| {
+                std::thread::park_timeout(Duration::from_millis(5));
+                is_stopped() == stopped
+            });
+            assert!(looks, "stopped is never {stopped}");
         };
 
         assert!(children(std::process::id()).contains(&pid));
         victim.signal(Signal::STOP).expect("stopped");
-        while state() != Some('T') {}
+        until(true);
         victim.signal(Signal::CONT).expect("continued");
-        while state() == Some('T') {}
+        until(false);
         victim.signal(Signal::KILL).expect("killed");
         child.wait().expect("reaped");
 
