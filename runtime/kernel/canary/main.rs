@@ -36,11 +36,17 @@ global_asm!(
 
 /// The stack as the kernel hands it over: how many arguments, then a pointer to each.
 unsafe extern "C" fn begin(stack: *const usize) -> ! {
-    // SAFETY: the kernel's layout of a new process's stack.
-    let count = unsafe { *stack };
+    // SAFETY: the entry above passes on the stack pointer of a new process, which leads to the number of its arguments.
+    let count = unsafe { stack.read() };
     let status = if count == ARGUMENTS {
-        // SAFETY: `count` says that the pointers are there; each leads to a string that ends with a NUL.
-        let argument = |index: usize| unsafe { text(*stack.add(1 + index) as *const u8) };
+        let argument = |index: usize| {
+            // SAFETY: behind the number stand as many pointers, and each index below is smaller than `ARGUMENTS`.
+            let place = unsafe { stack.add(1 + index) };
+            // SAFETY: the kernel has put a pointer there, and nobody has written to it.
+            let start = unsafe { place.read() };
+            // SAFETY: it leads to a string that the kernel has ended with a NUL; the stack is there as long as the process.
+            unsafe { text(start as *const u8) }
+        };
         walk(
             (number(argument(1)), number(argument(2))),
             argument(3),
@@ -50,8 +56,13 @@ unsafe extern "C" fn begin(stack: *const usize) -> ! {
     } else {
         UNTOLD
     };
-    call(EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]);
-    loop {}
+    exit(status)
+}
+
+fn exit(status: i32) -> ! {
+    loop {
+        call(EXIT_GROUP, [status as usize, 0, 0, 0, 0, 0]);
+    }
 }
 
 fn walk(server: (u32, u32), name: &[u8], port: u32, word: &[u8]) -> i32 {
@@ -78,7 +89,11 @@ fn walk(server: (u32, u32), name: &[u8], port: u32, word: &[u8]) -> i32 {
             Some(0) | None => return CLOSED,
         }
     }
-    if heard.get(..length) == Some(word) { 0 } else { OTHER_WORD }
+    if heard.get(..length) == Some(word) {
+        0
+    } else {
+        OTHER_WORD
+    }
 }
 
 /// Asks `server` for the IPv4 address of `name` (RFC 1035).
@@ -134,7 +149,11 @@ fn address(answer: &[u8], at: usize) -> Result<[u8; 4], i32> {
 
 fn opened(kind: usize) -> Result<usize, ()> {
     let socket = call(SOCKET, [2, kind | CLOEXEC, 0, 0, 0, 0]);
-    if socket < 0 { Err(()) } else { Ok(socket as usize) }
+    if socket < 0 {
+        Err(())
+    } else {
+        Ok(socket as usize)
+    }
 }
 
 /// `struct sockaddr_in`.
@@ -148,7 +167,14 @@ fn inet([a, b, c, d]: [u8; 4], port: u32) -> [u8; 16] {
 fn readable(socket: usize) -> bool {
     let wanted: [u32; 2] = [socket as u32, POLLIN];
     let patience: [i64; 2] = [1, 0];
-    let arguments = [wanted.as_ptr() as usize, 1, patience.as_ptr() as usize, 0, 0, 0];
+    let arguments = [
+        wanted.as_ptr() as usize,
+        1,
+        patience.as_ptr() as usize,
+        0,
+        0,
+        0,
+    ];
     call(PPOLL, arguments) > 0
 }
 
@@ -160,7 +186,9 @@ fn receive(socket: usize, into: &mut [u8]) -> Option<usize> {
 fn number(text: &[u8]) -> u32 {
     let mut number = 0_u32;
     for digit in text {
-        number = number.wrapping_mul(10).wrapping_add(u32::from(digit.wrapping_sub(b'0')));
+        number = number
+            .wrapping_mul(10)
+            .wrapping_add(u32::from(digit.wrapping_sub(b'0')));
     }
     number
 }
@@ -170,11 +198,16 @@ fn number(text: &[u8]) -> u32 {
 /// `start` leads to a string that ends with a NUL and lives as long as the process.
 unsafe fn text(start: *const u8) -> &'static [u8] {
     let mut length = 0;
-    // SAFETY: every byte up to the NUL belongs to the string. Volatile, or this loop would become a call of `strlen`.
-    while unsafe { start.add(length).read_volatile() } != 0 {
+    loop {
+        // SAFETY: no byte so far was the NUL, so this one belongs to the string as well.
+        let place = unsafe { start.add(length) };
+        // SAFETY: it does, and may be read. Volatile, or this loop would become a call of `strlen`.
+        if unsafe { place.read_volatile() } == 0 {
+            break;
+        }
         length += 1;
     }
-    // SAFETY: as above.
+    // SAFETY: so many bytes were just read there; they live as long as the process, and nobody writes to them.
     unsafe { core::slice::from_raw_parts(start, length) }
 }
 
@@ -215,8 +248,10 @@ fn call(number: usize, [a, b, c, d, e, f]: [usize; 6]) -> isize {
 unsafe extern "C" fn memset(start: *mut u8, value: i32, length: usize) -> *mut u8 {
     let mut at = 0;
     while at < length {
-        // SAFETY: the caller's range. Volatile, or this loop would become a call of itself.
-        unsafe { start.add(at).write_volatile(value as u8) };
+        // SAFETY: `at` lies within the range that the caller vouches for.
+        let place = unsafe { start.add(at) };
+        // SAFETY: which may be written. Volatile, or this loop would become a call of itself.
+        unsafe { place.write_volatile(value as u8) };
         at += 1;
     }
     start
@@ -227,8 +262,14 @@ unsafe extern "C" fn memset(start: *mut u8, value: i32, length: usize) -> *mut u
 unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut u8 {
     let mut at = 0;
     while at < length {
-        // SAFETY: the caller's ranges.
-        unsafe { to.add(at).write_volatile(*from.add(at)) };
+        // SAFETY: `at` lies within both ranges that the caller vouches for.
+        let source = unsafe { from.add(at) };
+        // SAFETY: as above.
+        let target = unsafe { to.add(at) };
+        // SAFETY: the one range may be read.
+        let byte = unsafe { source.read() };
+        // SAFETY: and the other may be written. Volatile, or this loop would become a call of itself.
+        unsafe { target.write_volatile(byte) };
         at += 1;
     }
     to
@@ -239,10 +280,16 @@ unsafe extern "C" fn memcpy(to: *mut u8, from: *const u8, length: usize) -> *mut
 unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
     let mut at = 0;
     while at < length {
-        // SAFETY: the caller's ranges.
-        let (left, right) = unsafe { (left.add(at).read_volatile(), right.add(at).read_volatile()) };
-        if left != right {
-            return i32::from(left) - i32::from(right);
+        // SAFETY: `at` lies within both ranges that the caller vouches for.
+        let one = unsafe { left.add(at) };
+        // SAFETY: as above.
+        let other = unsafe { right.add(at) };
+        // SAFETY: both may be read. Volatile, or this loop would become a call of itself.
+        let one = unsafe { one.read_volatile() };
+        // SAFETY: as above.
+        let other = unsafe { other.read_volatile() };
+        if one != other {
+            return i32::from(one) - i32::from(other);
         }
         at += 1;
     }
@@ -252,14 +299,13 @@ unsafe extern "C" fn memcmp(left: *const u8, right: *const u8, length: usize) ->
 /// What the compiler takes for granted; the linker finds the one above.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn bcmp(left: *const u8, right: *const u8, length: usize) -> i32 {
-    // SAFETY: the caller's ranges.
+    // SAFETY: what the caller vouches for is what the other wants.
     unsafe { memcmp(left, right, length) }
 }
 
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
-    call(EXIT_GROUP, [UNTOLD as usize, 0, 0, 0, 0, 0]);
-    loop {}
+    exit(UNTOLD)
 }
 
 /// With the program's own name.
