@@ -10,7 +10,7 @@
 //! record have the same decision id: when the process dies between the record and the settling, the note says nothing new.
 //! Each process has a file of its own and holds its lock as long as it lives, so nobody collects what is still to be settled.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _};
@@ -127,8 +127,10 @@ pub(super) fn collect(trail: &Path) -> io::Result<Vec<(Claim, Vec<Record>)>> {
         file.read_to_end(&mut bytes)?;
         let mut records = notes(&bytes);
         if !records.is_empty() {
-            let told = told(trail)?;
-            records.retain(|record| !tells(&told, record.decision));
+            // Read anew for each: what was owed to the one before may stand there by now.
+            let mut missing: HashSet<Decision> = records.iter().map(|it| it.decision).collect();
+            strike_told(trail, &mut missing)?;
+            records.retain(|record| missing.contains(&record.decision));
         }
         claims.push((Claim { path, _file: file }, records));
     }
@@ -157,24 +159,31 @@ fn notes(bytes: &[u8]) -> Vec<Record> {
         .collect()
 }
 
-/// What the trail says already.
-fn told(trail: &Path) -> io::Result<String> {
-    let mut bytes = Vec::new();
+/// Takes those away that the trail tells of, and reads it once for all of them.
+fn strike_told(trail: &Path, missing: &mut HashSet<Decision>) -> io::Result<()> {
     for path in [older(trail), trail.to_owned()] {
-        match fs::read(path) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            read => bytes.extend(read?),
+        let bytes = match fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            read => read?,
+        };
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            let Some(decision) = named(line).filter(|named| missing.contains(named)) else {
+                continue;
+            };
+            // A process that is killed inside its write leaves half of a line, which tells nothing.
+            if serde_json::from_str::<Record>(line).is_ok() {
+                missing.remove(&decision);
+            }
         }
     }
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
+    Ok(())
 }
 
-/// Is there a whole line about this decision? A process that is killed inside its write leaves half of one.
-fn tells(told: &str, decision: Decision) -> bool {
-    let id = decision.to_string();
-    told.lines()
-        .filter(|line| line.contains(&id))
-        .any(|line| serde_json::from_str::<Record>(line).is_ok())
+/// The decision of a line, found without reading the rest of it: a trail has many. Within a text the quotes would be escaped.
+fn named(line: &str) -> Option<Decision> {
+    let (_, rest) = line.split_once("\"decision\":\"")?;
+    let (id, _) = rest.split_once('"')?;
+    id.parse().ok()
 }
 
 fn prefix(trail: &Path) -> Option<OsString> {
