@@ -61,7 +61,7 @@ mod tests {
     fn request(change: impl Fn(&mut v1::CreateRequest)) -> Result<(), String> {
         let mut request = v1::CreateRequest {
             name: "qa".to_owned(),
-            workdir: b"/work".to_vec(),
+            workdir: b"/srv/agent".to_vec(),
             ..v1::CreateRequest::default()
         };
         change(&mut request);

@@ -155,7 +155,7 @@ mod tests {
 
     fn home() -> Home {
         Home {
-            directory: "/work".into(),
+            directory: "/srv/agent".into(),
             environment: vec![b"PATH=/bin".to_vec(), b"A=1".to_vec()],
         }
     }
@@ -182,12 +182,16 @@ mod tests {
         let program = program(exec(&home(), asked, 0).expect("an order"));
 
         assert_eq!(program.environment, [&b"PATH=/bin"[..], b"A=2", b"B=x=y"]);
-        assert_eq!(program.directory, b"/work");
+        assert_eq!(program.directory, b"/srv/agent");
     }
 
     #[test]
     fn a_directory_is_seen_from_the_sandboxs() {
-        for (asked, found) in [("", "/work"), ("sub", "/work/sub"), ("/etc", "/etc")] {
+        for (asked, found) in [
+            ("", "/srv/agent"),
+            ("sub", "/srv/agent/sub"),
+            ("/etc", "/etc"),
+        ] {
             let mut start = start(&["pwd"]);
             start.directory = asked.into();
 
