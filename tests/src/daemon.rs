@@ -1,14 +1,13 @@
 //! A gateway of the test's own, and a client of it.
 
 use crate::area::Area;
-use crate::artefacts::holdfast;
+use crate::run::Run;
 use crate::wait::{LONG, holds_within, now, until};
 use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_client::GatewayClient;
 use hyper_util::rt::TokioIo;
 use std::future::Future;
 use std::io::Read as _;
-use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -208,22 +207,9 @@ pub fn request(area: &Area, name: &str) -> v1::CreateRequest {
 }
 
 fn command(area: &Area, options: &[&str]) -> Command {
-    let mut command = Command::new(holdfast());
-    command
-        .arg("gateway")
-        .args(options)
-        .current_dir(area.work())
-        .env_clear()
-        .env("PATH", "/usr/bin:/bin")
-        .env("HOME", area.home())
-        .env("HOLDFAST_RUNTIME_DIR", area.runtime())
-        .env("HOLDFAST_STATE_DIR", area.state())
-        .stdin(Stdio::null())
-        .stdout(Stdio::null());
-    let uid = area.caller().uid();
-    if uid != nix::unistd::geteuid().as_raw() {
-        command.uid(uid).gid(uid);
-    }
+    let words = std::iter::once("gateway").chain(options.iter().copied());
+    let mut command = Run::plain(area, words).describe();
+    command.stdin(Stdio::null()).stdout(Stdio::null());
     command
 }
 

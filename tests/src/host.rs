@@ -3,6 +3,7 @@
 use crate::area::Area;
 use crate::finished::Finished;
 use crate::run::Run;
+use crate::stat;
 use crate::wait::{LONG, holds_within, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -115,11 +116,5 @@ fn pid(file: &Path) -> Option<Pid> {
 
 /// Gone, or a zombie: our own orphans may go to a parent that is in no hurry to reap them.
 fn has_ended(process: Pid) -> bool {
-    if kill(process, None).is_err() {
-        return true;
-    }
-    let stat = fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit(')')
-        .next()
-        .is_some_and(|rest| rest.trim_start().starts_with('Z'))
+    !stat::runs(process.as_raw())
 }

@@ -1,6 +1,7 @@
 //! One lasting sandbox without a gateway: the test writes the spec, starts the keeper and speaks with it.
 
 use crate::area::Area;
+use crate::daemon::dial;
 use crate::leaks::Mark;
 use crate::run::{Run, Running};
 use crate::wait::{LONG, holds_within, now};
@@ -9,16 +10,14 @@ use holdfast_wire::v1::keeper_client::KeeperClient;
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::v1::session_output::Kind as Out;
 use holdfast_wire::{MOST_BYTES, v1};
-use hyper_util::rt::TokioIo;
 use nix::sys::signal::Signal;
 use prost::Message as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Status, Streaming};
 
 /// A client of one keeper.
@@ -118,15 +117,7 @@ impl<'a> Keeping<'a> {
         let socket = self.place.join("keeper.sock");
         let end = now() + LONG;
         loop {
-            let path = socket.clone();
-            let connector = tower::service_fn(move |_| {
-                let path = path.clone();
-                async move { Ok::<_, std::io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
-            });
-            let connected = Endpoint::from_static("http://keeper")
-                .connect_with_connector(connector)
-                .await;
-            if let Ok(channel) = connected {
+            if let Ok(channel) = dial(&socket).await {
                 let mut client = KeeperClient::new(channel)
                     .max_decoding_message_size(MOST_BYTES)
                     .max_encoding_message_size(MOST_BYTES);

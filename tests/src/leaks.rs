@@ -1,5 +1,6 @@
 //! What a run may not leave behind.
 
+use crate::stat::Stat;
 use crate::wait::{LONG, holds_within};
 use std::collections::BTreeSet;
 use std::fs;
@@ -60,7 +61,7 @@ pub fn processes() -> Vec<i32> {
 pub fn descendants(of: i32) -> BTreeSet<i32> {
     let parents: Vec<(i32, i32)> = processes()
         .into_iter()
-        .filter_map(|pid| Some((pid, parent(pid)?)))
+        .filter_map(|pid| Some((pid, Stat::of(pid)?.parent()?)))
         .collect();
     let mut found = BTreeSet::from([of]);
     loop {
@@ -145,17 +146,6 @@ pub fn files_below(directory: &Path) -> Vec<PathBuf> {
         }
     }
     found
-}
-
-pub(crate) fn parent(pid: i32) -> Option<i32> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name stands in brackets and may contain anything.
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(1)?
-        .parse()
-        .ok()
 }
 
 fn describe(pid: i32) -> String {

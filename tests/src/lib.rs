@@ -4,6 +4,7 @@
 //! callers() ── who runs it: root and an ordinary user, or only the one we are
 //!    └ Area ── a directory of the caller's own: work, home, runtime, state
 //!        └ Run ── policy, arguments, input ─▶ Running ─▶ Finished: exit, output, audit records
+//! stat, leaks ── what processes are there, how they stand, what they hold
 //! servers ── HTTP, HTTPS, TCP that echoes, half-closes, stays silent or refuses, git, DNS; each counts who came
 //! daemon ── a gateway of the test's own, and a client of it
 //! visit ── one session through a gateway
@@ -25,8 +26,10 @@ pub mod policy;
 pub mod probe;
 pub mod record;
 pub mod run;
+pub mod seed;
 pub mod servers;
 pub mod skip;
+pub mod stat;
 pub mod terminal;
 pub mod victim;
 pub mod visit;

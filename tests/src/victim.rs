@@ -7,7 +7,8 @@
 //! A boundary whose keeper is dead is the gateway's or init's child. It is told from a keeper by its child, the launcher.
 
 use crate::area::Area;
-use crate::leaks::{parent, processes};
+use crate::leaks::processes;
+use crate::stat::{self, Stat};
 use crate::wait::{LONG, until};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -41,14 +42,13 @@ pub struct Process {
 impl Process {
     /// The process that has this number now.
     pub fn of(pid: i32) -> Option<Self> {
-        let started = fields(pid)?.get(19)?.parse().ok()?;
+        let started = Stat::of(pid)?.started()?;
         Some(Self { pid, started })
     }
 
     /// Whether it is there and no zombie.
     pub fn runs(self) -> bool {
-        let alive = |fields: Vec<String>| fields.first().is_some_and(|state| state != "Z");
-        Self::of(self.pid) == Some(self) && fields(self.pid).is_some_and(alive)
+        Self::of(self.pid) == Some(self) && stat::runs(self.pid)
     }
 
     /// Ends it without a word, and waits until it is dead: a signal takes its time.
@@ -95,9 +95,6 @@ pub fn parts(area: &Area, spared: &str) -> BTreeMap<Part, Vec<Process>> {
     found
 }
 
-/// The fields of `/proc/PID/stat` behind the name, which stands in brackets and may contain anything.
-fn fields(pid: i32) -> Option<Vec<String>> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = stat.rsplit_once(')')?;
-    Some(fields.split_whitespace().map(str::to_owned).collect())
+fn parent(pid: i32) -> Option<i32> {
+    Stat::of(pid)?.parent()
 }

@@ -2,6 +2,7 @@
 
 use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::probe::probe;
+use holdfast_tests::seed::{Draw, seed};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Policy, Record, Run, everyone};
@@ -10,7 +11,6 @@ use nix::sys::signal::{Signal, kill};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::time::{SystemTime, UNIX_EPOCH};
 
 #[test]
 fn as_many_records_as_verdicts() {
@@ -236,14 +236,9 @@ fn the_audit_is_not_in_the_workloads_hands() {
 fn a_keeper_that_is_killed_takes_no_record_with_it() {
     const KILLS: usize = 4;
     let Some(probe) = probe() else { return };
-    let seed = seed();
-    let mut state = seed | 1;
-    let mut dice = move || {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        usize::try_from(state % 150).expect("small")
-    };
+    let seed = seed("HOLDFAST_SEED");
+    let mut draw = Draw::new(seed);
+    let mut dice = move || usize::try_from(draw.below(150)).expect("small");
     for area in everyone() {
         let server = tcp::echo(FOUR);
         let gateway = Gateway::start(&area, &[]);
@@ -303,14 +298,4 @@ fn a_keeper_that_is_killed_takes_no_record_with_it() {
         gateway.delete("qa", true).expect("deleted");
         assert_eq!(gateway.stop(), Some(0));
     }
-}
-
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a failure is repeated with the seed that it printed"
-)]
-fn seed() -> u64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    let fresh = since.expect("after 1970").subsec_nanos().into();
-    std::env::var("HOLDFAST_SEED").map_or(fresh, |it| it.parse().expect("a number"))
 }

@@ -12,6 +12,7 @@
 
 use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::leaks::{Mark, mounts};
+use holdfast_tests::seed::{Draw, seed, told};
 use holdfast_tests::victim::{Part, Process, parts};
 use holdfast_tests::visit::{self, HANGS, Told};
 use holdfast_tests::wait::{LONG, holds_within, now, until};
@@ -67,15 +68,8 @@ enum Way {
 
 impl Plan {
     fn drawn(seed: u64) -> Self {
-        let mut state = seed;
-        let mut draw = |below: u64| {
-            // SplitMix64.
-            state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-            let mut bits = state;
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-            (bits ^ (bits >> 31)) % below
-        };
+        let mut numbers = Draw::new(seed);
+        let mut draw = |below| numbers.below(below);
         let operation = match draw(3) {
             0 => Operation::Create,
             1 => Operation::Exec,
@@ -578,23 +572,10 @@ fn say(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }
 
-#[expect(
-    clippy::disallowed_methods,
-    reason = "a round is repeated by what the environment says"
-)]
-fn told(name: &str) -> Option<u64> {
-    std::env::var(name).ok()?.parse().ok()
-}
-
-fn any_seed() -> u64 {
-    let time = std::time::UNIX_EPOCH.elapsed().unwrap_or_default();
-    u64::from(time.subsec_nanos())
-}
-
 /// SV-02, EX-01: nothing acknowledged is lost, nothing is left, nothing hangs, nothing is shown that is not so.
 #[test]
 fn any_of_our_processes_may_die_at_any_moment() {
-    let seed = told("HOLDFAST_CRASH_SEED").unwrap_or_else(any_seed);
+    let seed = seed("HOLDFAST_CRASH_SEED");
     let rounds = told("HOLDFAST_CRASH_ROUNDS").unwrap_or(ROUNDS);
     for area in everyone() {
         say(&format!(

@@ -1,14 +1,13 @@
 //! While the keeper is silent, the workload does what `on_link_loss` says.
 
 use holdfast_tests::leaks;
+use holdfast_tests::stat::Stat;
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Policy, Run, everyone};
 use nix::sys::signal::Signal;
 
-/// The state letter of a process, `T` for one that is stopped (`proc_pid_stat(5)`).
-fn state(pid: i32) -> Option<char> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.chars().next()
+fn is_stopped(pid: i32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.state() == "T")
 }
 
 #[test]
@@ -29,12 +28,10 @@ fn a_workload_that_is_to_be_frozen_stands_still_while_the_keeper_does() {
             .expect("the workload is below the run");
 
         run.signal(Signal::SIGSTOP);
-        until("the workload stands still", LONG, || {
-            state(shell) == Some('T')
-        });
+        until("the workload stands still", LONG, || is_stopped(shell));
 
         run.signal(Signal::SIGCONT);
-        until("the workload goes on", LONG, || state(shell) != Some('T'));
+        until("the workload goes on", LONG, || !is_stopped(shell));
         run.signal(Signal::SIGTERM);
         run.finish();
     }

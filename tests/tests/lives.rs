@@ -2,7 +2,7 @@
 
 use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Area, everyone, leaks};
+use holdfast_tests::{Area, everyone, leaks, stat};
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -22,13 +22,7 @@ fn kill(pid: u32) {
 }
 
 fn runs(pid: u32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| {
-        !stat
-            .rsplit(')')
-            .next()
-            .unwrap_or_default()
-            .starts_with(" Z")
-    })
+    stat::runs(i32::try_from(pid).expect("a pid"))
 }
 
 fn stop(gateway: &Gateway, name: &str) -> Result<v1::Status, tonic::Status> {

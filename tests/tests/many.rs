@@ -3,6 +3,7 @@
 //! `HOLDFAST_MANY` says how many one after the other.
 
 use holdfast_tests::daemon::{Gateway, request};
+use holdfast_tests::seed::told;
 use holdfast_tests::victim::{Part, parts};
 use holdfast_tests::visit::{self, Told};
 use holdfast_tests::wait::{LONG, holds_within};
@@ -73,21 +74,10 @@ fn end(gateway: Gateway) {
     assert_eq!(gateway.stop(), Some(0));
 }
 
-fn wanted() -> u64 {
-    #[expect(
-        clippy::disallowed_methods,
-        reason = "how thorough it is to be is said by the environment"
-    )]
-    let said = std::env::var("HOLDFAST_MANY");
-    said.ok()
-        .and_then(|text| text.parse().ok())
-        .unwrap_or(SEQUENTIAL)
-}
-
 /// EX-17: the last of many costs what the first did.
 #[test]
 fn sessions_one_after_the_other_leave_nothing() {
-    let many = wanted();
+    let many = told("HOLDFAST_MANY").unwrap_or(SEQUENTIAL);
     for area in everyone() {
         let (gateway, mut client) = ready(&area);
         let mut run = |from: u64, to: u64| {

@@ -14,7 +14,7 @@ use holdfast_tests::artefacts::share;
 use holdfast_tests::probe::probe;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Area, Policy, everyone, leaks};
+use holdfast_tests::{Area, Policy, everyone, leaks, stat};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -139,10 +139,7 @@ impl Drop for Ending {
 }
 
 fn is_there(pid: Pid) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    !stat.contains(") Z ")
+    stat::runs(pid.as_raw())
 }
 
 /// Promise 7: the workload survives the death of its keeper; a connect made meanwhile is served; what it wrote is there.

@@ -2,6 +2,7 @@
 
 use holdfast_tests::probe::{answers, probe};
 use holdfast_tests::servers::{FOUR, Server};
+use holdfast_tests::stat::Stat;
 use holdfast_tests::{Area, Policy, Run, Running, leaks};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -118,20 +119,7 @@ pub(crate) fn chain(run: &Running) -> Vec<i32> {
 
 /// Processor time of some processes so far, in seconds.
 pub(crate) fn processor(pids: &[i32]) -> f64 {
-    let ticks = |pid: &i32| {
-        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-        let fields = stat
-            .rsplit_once(')')
-            .map(|(_, rest)| rest.to_owned())
-            .unwrap_or_default();
-        let number = |at| {
-            fields
-                .split_whitespace()
-                .nth(at)
-                .and_then(|it| it.parse::<f64>().ok())
-        };
-        number(11).unwrap_or(0.0) + number(12).unwrap_or(0.0)
-    };
+    let ticks = |pid: &i32| Stat::of(*pid).map_or(0.0, |stat| stat.ticks());
     // USER_HZ is 100 on every architecture that Linux tells it to.
     pids.iter().map(ticks).sum::<f64>() / 100.0
 }

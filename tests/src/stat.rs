@@ -1,0 +1,59 @@
+//! What `/proc/PID/stat` says of a process, read in one place (`proc_pid_stat(5)`).
+
+use std::fs;
+
+/// One look at a process.
+#[derive(Clone, Debug)]
+pub struct Stat(Vec<String>);
+
+impl Stat {
+    /// The process that has this number now; a zombie is one, too.
+    pub fn of(pid: i32) -> Option<Self> {
+        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        // The name stands in brackets and may contain anything.
+        let (_, fields) = text.rsplit_once(')')?;
+        Some(Self(fields.split_whitespace().map(str::to_owned).collect()))
+    }
+
+    /// Its state as a letter: `T` for one that is stopped, `Z` for a zombie.
+    pub fn state(&self) -> &str {
+        self.0.first().map_or("", String::as_str)
+    }
+
+    /// Its parent.
+    pub fn parent(&self) -> Option<i32> {
+        self.0.get(1)?.parse().ok()
+    }
+
+    /// When it was started, in ticks since the boot.
+    pub fn started(&self) -> Option<u64> {
+        self.0.get(19)?.parse().ok()
+    }
+
+    /// Its processor time so far, in ticks.
+    pub fn ticks(&self) -> f64 {
+        let number = |at: usize| self.0.get(at).and_then(|it| it.parse::<f64>().ok());
+        number(11).unwrap_or(0.0) + number(12).unwrap_or(0.0)
+    }
+}
+
+/// Whether it is there and no zombie.
+pub fn runs(pid: i32) -> bool {
+    Stat::of(pid).is_some_and(|stat| stat.state() != "Z")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_runs_and_has_a_parent() {
+        let own = i32::try_from(std::process::id()).expect("a pid");
+
+        let stat = Stat::of(own).expect("it is there");
+
+        assert!(runs(own) && !runs(i32::MAX));
+        assert_eq!(stat.parent(), Some(nix::unistd::getppid().as_raw()));
+        assert!(stat.started().is_some_and(|started| started > 0));
+    }
+}
