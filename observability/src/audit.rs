@@ -130,6 +130,7 @@ impl Audit {
         Some(Slot {
             shared: Arc::clone(&self.0),
             place,
+            kept: false,
         })
     }
 
@@ -219,6 +220,8 @@ impl Audit {
 pub struct Slot {
     shared: Arc<Shared>,
     place: Place,
+    /// Its record could not be written yet; the place is given back when it is.
+    kept: bool,
 }
 
 /// Names a slot while it is held.
@@ -237,24 +240,29 @@ impl Slot {
     }
 
     /// Leaves the record that the room was taken for. A file has it when this returns. What was owed at this place gave the
-    /// record its decision.
-    pub fn record(self, record: Record) -> Result<(), Unwritten> {
-        let mut state = self.shared.state.lock();
+    /// record its decision, and stays owed until the record could be written: something has come of it already.
+    pub fn record(mut self, record: Record) -> Result<(), Unwritten> {
+        let shared = Arc::clone(&self.shared);
+        let mut state = shared.state.lock();
         let owed = state.owed.as_ref();
-        let decision = owed.and_then(|owed| owed.decision(self.place));
-        let decision = decision.unwrap_or(record.decision);
-        self.shared.put(&mut state, Record { decision, ..record })
+        let Some(decision) = owed.and_then(|owed| owed.decision(self.place)) else {
+            return shared.put(&mut state, record);
+        };
+        let record = Record { decision, ..record };
+        let written = state.write(&record);
+        if written.is_err() {
+            self.kept = true;
+            state.late.push_back((self.place, record));
+        }
+        written
     }
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut state = self.shared.state.lock();
-        if let Some(owed) = &mut state.owed {
-            owed.settle(self.place);
+        if !self.kept {
+            self.shared.state.lock().give_back(self.place);
         }
-        state.free.push(self.place);
-        state.reserved -= 1;
     }
 }
 
@@ -293,6 +301,8 @@ struct State {
     places: u16,
     /// What slots owe, once one owes anything.
     owed: Option<Owed>,
+    /// Owed, and could not be written so far; each keeps its place.
+    late: VecDeque<(Place, Record)>,
     writer: Writer,
     /// The writer sleeps until it is told of more; otherwise it will look by itself.
     asleep: bool,
@@ -319,7 +329,13 @@ impl Shared {
                 state.waiting.push_back(record);
                 Ok(())
             }
-            Sink::File => state.write(&record),
+            Sink::File => {
+                let written = state.write(&record);
+                if written.is_err() {
+                    state.lose(1);
+                }
+                written
+            }
             Sink::Queue(_) if state.writer == Writer::Ended => {
                 state.lose(1);
                 Err(Unwritten)
@@ -341,20 +357,40 @@ impl State {
         self.waiting.len() + self.reserved
     }
 
+    /// Writes a record to the file, and behind it what is late.
     fn write(&mut self, record: &Record) -> Result<(), Unwritten> {
+        self.write_one(record)?;
+        while let Some((place, late)) = self.late.pop_front() {
+            if self.write_one(&late).is_err() {
+                self.late.push_front((place, late));
+                break;
+            }
+            self.give_back(place);
+        }
+        Ok(())
+    }
+
+    fn write_one(&mut self, record: &Record) -> Result<(), Unwritten> {
         let written = match &mut self.direct {
             Some(direct) if !self.closed => direct.write(record, self.unsaid).is_ok(),
             Some(_) | None => false,
         };
         self.failing = !written;
-        if written {
-            self.written += 1;
-            self.unsaid = 0;
-            Ok(())
-        } else {
-            self.lose(1);
-            Err(Unwritten)
+        if !written {
+            return Err(Unwritten);
         }
+        self.written += 1;
+        self.unsaid = 0;
+        Ok(())
+    }
+
+    /// The place is free again, and nothing is owed there.
+    fn give_back(&mut self, place: Place) {
+        if let Some(owed) = &mut self.owed {
+            owed.settle(place);
+        }
+        self.free.push(place);
+        self.reserved -= 1;
     }
 
     fn lose(&mut self, count: u64) {
@@ -374,7 +410,7 @@ impl State {
         Tally {
             written: self.written,
             lost: self.lost,
-            waiting: self.waiting.len() as u64 + self.in_hand,
+            waiting: (self.waiting.len() + self.late.len()) as u64 + self.in_hand,
         }
     }
 }

@@ -312,6 +312,65 @@ fn what_a_killed_process_owed_is_recorded_once_by_the_next_one() {
     }
 }
 
+/// What was dialled has been seen by its server: its record is late on a full disk, and not lost.
+#[test]
+fn what_is_owed_is_recorded_when_the_disk_has_room_again() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let disk = |path: &Path| {
+        let file = Rotating::open(path, 1 << 20).expect("opens");
+        audit.0.state.lock().direct = Some(Direct::new(file));
+    };
+    let slots: Vec<Slot> = std::iter::from_fn(|| audit.reserve()).take(2).collect();
+    for (slot, port) in slots.iter().zip(1..) {
+        audit.owe(slot.place(), || record(port)).expect("noted");
+    }
+
+    disk(Path::new("/dev/full"));
+    for (slot, port) in slots.into_iter().zip(1..) {
+        assert_eq!(slot.record(record(port)), Err(Unwritten));
+    }
+    audit.record(record(3));
+    let full = audit.tally();
+    disk(&path);
+    audit.record(record(4));
+
+    assert_eq!((full.written, full.lost, full.waiting), (0, 1, 2));
+    let text = fs::read_to_string(&path).expect("reads");
+    let ports: Vec<u16> = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Record>(line).ok()?.port)
+        .collect();
+    assert_eq!(ports, [4, 1, 2], "{text}");
+    assert_eq!((audit.tally().written, audit.tally().waiting), (3, 0));
+    let room = std::iter::from_fn(|| audit.reserve()).collect::<Vec<_>>();
+    assert_eq!(room.len(), ROOM);
+    drop(room);
+    audit.close(SOON);
+    assert_eq!(notes(dir.path()), 0);
+}
+
+/// The same, when the process does not live to see that.
+#[test]
+fn what_is_late_on_a_full_disk_is_left_to_the_next_process() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let slot = audit.reserve().expect("there is room");
+    audit.owe(slot.place(), || record(1)).expect("noted");
+    let full = Rotating::unbounded(Path::new("/dev/full")).expect("opens");
+    audit.0.state.lock().direct = Some(Direct::new(full));
+    assert_eq!(slot.record(record(1)), Err(Unwritten));
+    audit.close(SOON);
+    drop(audit);
+
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    audit.start().expect("starts");
+
+    assert_eq!((read(&path)[0].port, notes(dir.path())), (Some(1), 0));
+}
+
 #[test]
 fn half_a_line_of_a_killed_process_spoils_no_other_and_its_record_is_written_again() {
     let dir = tempfile::tempdir().expect("a directory");
