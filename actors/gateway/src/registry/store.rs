@@ -1,19 +1,32 @@
 //! The database: sandboxes and the revisions of their policies. Every write is on disk before it is acknowledged.
+//!
+//! ```text
+//!  Open ── a write or read failed (a full disk) ──▶ closed ── the next who needs it ──▶ Open, or why not
+//! ```
+//!
+//! The database trusts nothing after an error of its file and refuses all that follows. What is on disk is whole, so it is
+//! opened anew: when there is room again, nobody has to end the gateway for it.
 
 use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use prost::Message as _;
-use redb::{Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, TableDefinition};
+use redb::{
+    Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError,
+    TableDefinition,
+};
 
 use super::row::{Revision, Row};
 
-/// The open database.
+/// The database at its path.
 #[derive(Debug)]
 pub(crate) struct Store {
-    database: Database,
+    path: PathBuf,
+    /// Nothing after a failure.
+    database: Mutex<Option<Database>>,
 }
 
 /// Why the database cannot be used.
@@ -62,123 +75,162 @@ pub(crate) struct Unstored(String);
 impl Store {
     /// Opens the database, or makes it.
     pub(crate) fn open(path: &Path) -> Result<Self, Unopened> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(path);
-        // Made here for its mode; the database opens it by itself.
-        file.map_err(|source| Unopened::File {
+        Ok(Self {
             path: path.to_owned(),
-            source,
-        })?;
-        let damaged = |why: String| Unopened::Damaged {
-            path: path.to_owned(),
-            why,
-        };
-        // Pages that are no pages are found by a panic, too.
-        let opened = std::panic::catch_unwind(|| Database::create(path));
-        let database = match opened {
-            Ok(Ok(database)) => database,
-            Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => {
-                return Err(Unopened::Locked(path.to_owned()));
-            }
-            Ok(Err(error)) => return Err(damaged(error.to_string())),
-            Err(_) => return Err(damaged("its pages make no sense".to_owned())),
-        };
-        let found = schema(&database).map_err(|error| damaged(error.to_string()))?;
-        if found > SCHEMA {
-            return Err(Unopened::Newer {
-                path: path.to_owned(),
-                found,
-            });
-        }
-        Ok(Self { database })
+            database: Mutex::new(Some(open(path)?)),
+        })
     }
 
     /// Every sandbox, in the order in which they were made.
     pub(crate) fn rows(&self) -> Result<Vec<Row>, Unstored> {
-        let read = self.database.begin_read().map_err(unstored)?;
-        let table = read.open_table(SANDBOXES).map_err(unstored)?;
-        let mut rows = Vec::new();
-        for entry in table.iter().map_err(unstored)? {
-            let (_, value) = entry.map_err(unstored)?;
-            rows.push(Row::decode(value.value()).map_err(unstored)?);
-        }
-        Ok(rows)
+        let all = self.within(|database| {
+            let table = database.begin_read()?.open_table(SANDBOXES)?;
+            let mut all = Vec::new();
+            for entry in table.iter()? {
+                let (_, value) = entry?;
+                all.push(value.value().to_vec());
+            }
+            Ok(all)
+        })?;
+        let rows = all.iter().map(|bytes| Row::decode(bytes.as_slice()));
+        rows.collect::<Result<_, _>>().map_err(unstored)
     }
 
     /// One sandbox.
     pub(crate) fn row(&self, id: &str) -> Result<Option<Row>, Unstored> {
-        let read = self.database.begin_read().map_err(unstored)?;
-        let table = read.open_table(SANDBOXES).map_err(unstored)?;
-        let value = table.get(id).map_err(unstored)?;
+        let value = self.within(|database| {
+            let table = database.begin_read()?.open_table(SANDBOXES)?;
+            Ok(table.get(id)?.map(|value| value.value().to_vec()))
+        })?;
         value
-            .map(|value| Row::decode(value.value()).map_err(unstored))
+            .map(|bytes| Row::decode(bytes.as_slice()).map_err(unstored))
             .transpose()
     }
 
     /// Keeps a sandbox, with a revision of its policy where there is a new one.
     pub(crate) fn put(&self, row: &Row, revision: Option<&Revision>) -> Result<(), Unstored> {
-        let write = self.database.begin_write().map_err(unstored)?;
-        {
-            let mut table = write.open_table(SANDBOXES).map_err(unstored)?;
-            let bytes = row.encode_to_vec();
-            table
-                .insert(row.id.as_str(), bytes.as_slice())
-                .map_err(unstored)?;
-            if let Some(revision) = revision {
-                let mut table = write.open_table(POLICIES).map_err(unstored)?;
-                let bytes = revision.encode_to_vec();
-                table
-                    .insert((row.id.as_str(), row.policy), bytes.as_slice())
-                    .map_err(unstored)?;
-                let oldest = row.policy.saturating_sub(MOST_REVISIONS);
-                table
-                    .retain_in((row.id.as_str(), 0)..=(row.id.as_str(), oldest), |_, _| {
-                        false
-                    })
-                    .map_err(unstored)?;
+        self.within(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(SANDBOXES)?;
+                let bytes = row.encode_to_vec();
+                table.insert(row.id.as_str(), bytes.as_slice())?;
+                if let Some(revision) = revision {
+                    let mut table = write.open_table(POLICIES)?;
+                    let bytes = revision.encode_to_vec();
+                    table.insert((row.id.as_str(), row.policy), bytes.as_slice())?;
+                    let oldest = row.policy.saturating_sub(MOST_REVISIONS);
+                    let older = (row.id.as_str(), 0)..=(row.id.as_str(), oldest);
+                    table.retain_in(older, |_, _| false)?;
+                }
             }
-        }
-        write.commit().map_err(unstored)
+            Ok(write.commit()?)
+        })
     }
 
     /// Forgets a sandbox and its policies.
     pub(crate) fn remove(&self, id: &str) -> Result<(), Unstored> {
-        let write = self.database.begin_write().map_err(unstored)?;
-        {
-            let mut table = write.open_table(SANDBOXES).map_err(unstored)?;
-            table.remove(id).map_err(unstored)?;
-            let mut table = write.open_table(POLICIES).map_err(unstored)?;
-            table
-                .retain_in((id, 0)..=(id, u64::MAX), |_, _| false)
-                .map_err(unstored)?;
-        }
-        write.commit().map_err(unstored)
+        self.within(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(SANDBOXES)?;
+                table.remove(id)?;
+                let mut table = write.open_table(POLICIES)?;
+                table.retain_in((id, 0)..=(id, u64::MAX), |_, _| false)?;
+            }
+            Ok(write.commit()?)
+        })
     }
 
     /// Forgets one revision of a sandbox's policy.
     pub(crate) fn forget(&self, id: &str, revision: u64) -> Result<(), Unstored> {
-        let write = self.database.begin_write().map_err(unstored)?;
-        {
-            let mut table = write.open_table(POLICIES).map_err(unstored)?;
-            table.remove((id, revision)).map_err(unstored)?;
-        }
-        write.commit().map_err(unstored)
+        self.within(|database| {
+            let write = database.begin_write()?;
+            {
+                let mut table = write.open_table(POLICIES)?;
+                table.remove((id, revision))?;
+            }
+            Ok(write.commit()?)
+        })
     }
 
     /// One revision of a sandbox's policy.
     pub(crate) fn revision(&self, id: &str, revision: u64) -> Result<Option<Revision>, Unstored> {
-        let read = self.database.begin_read().map_err(unstored)?;
-        let table = read.open_table(POLICIES).map_err(unstored)?;
-        let value = table.get((id, revision)).map_err(unstored)?;
+        let value = self.within(|database| {
+            let table = database.begin_read()?.open_table(POLICIES)?;
+            let value = table.get((id, revision))?;
+            Ok(value.map(|value| value.value().to_vec()))
+        })?;
         value
-            .map(|value| Revision::decode(value.value()).map_err(unstored))
+            .map(|bytes| Revision::decode(bytes.as_slice()).map_err(unstored))
             .transpose()
     }
+
+    /// Does something with the open database; one that fails is closed.
+    fn within<T>(
+        &self,
+        work: impl FnOnce(&Database) -> Result<T, redb::Error>,
+    ) -> Result<T, Unstored> {
+        let mut place = self.database.lock();
+        let database = match place.take() {
+            Some(database) => database,
+            None => open(&self.path).map_err(|error| unstored(crate::chain(&error)))?,
+        };
+        let done = work(&database).map_err(unstored)?;
+        *place = Some(database);
+        Ok(done)
+    }
+}
+
+fn open(path: &Path) -> Result<Database, Unopened> {
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path);
+    // Made here for its mode; the database opens it by itself.
+    file.map_err(|source| Unopened::File {
+        path: path.to_owned(),
+        source,
+    })?;
+    let damaged = |why: String| Unopened::Damaged {
+        path: path.to_owned(),
+        why,
+    };
+    // A full disk is no damage. What the database says of its pages bears no number of the kernel's.
+    let unread = |source: io::Error| match source.raw_os_error() {
+        Some(_) => Unopened::File {
+            path: path.to_owned(),
+            source,
+        },
+        None => damaged(source.to_string()),
+    };
+    // Pages that are no pages are found by a panic, too.
+    let opened = std::panic::catch_unwind(|| Database::create(path));
+    let database = match opened {
+        Ok(Ok(database)) => database,
+        Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => {
+            return Err(Unopened::Locked(path.to_owned()));
+        }
+        Ok(Err(DatabaseError::Storage(StorageError::Io(source)))) => return Err(unread(source)),
+        Ok(Err(error)) => return Err(damaged(error.to_string())),
+        Err(_) => return Err(damaged("its pages make no sense".to_owned())),
+    };
+    let found = schema(&database).map_err(|error| {
+        if let redb::Error::Io(source) = error {
+            return unread(source);
+        }
+        damaged(error.to_string())
+    })?;
+    if found > SCHEMA {
+        return Err(Unopened::Newer {
+            path: path.to_owned(),
+            found,
+        });
+    }
+    Ok(database)
 }
 
 /// The version of the schema; a fresh database gets ours, and all tables.
@@ -221,6 +273,11 @@ const POLICIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use redb::StorageBackend;
+    use redb::backends::InMemoryBackend;
 
     use super::*;
 
@@ -253,6 +310,66 @@ mod tests {
         assert_eq!(store.rows(), Ok(vec![row("b")]));
         assert_eq!(store.row("a"), Ok(None));
         assert_eq!(store.revision("a", 1), Ok(None));
+    }
+
+    /// A disk in memory that runs full when it is told to.
+    #[derive(Debug, Default)]
+    struct Disk(InMemoryBackend, Arc<AtomicBool>);
+
+    impl Disk {
+        fn room(&self) -> io::Result<()> {
+            if self.1.load(Ordering::Relaxed) {
+                return Err(io::ErrorKind::StorageFull.into());
+            }
+            Ok(())
+        }
+    }
+
+    impl StorageBackend for Disk {
+        fn len(&self) -> io::Result<u64> {
+            self.0.len()
+        }
+
+        fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+            self.0.read(offset, out)
+        }
+
+        fn set_len(&self, len: u64) -> io::Result<()> {
+            self.room()?;
+            self.0.set_len(len)
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.room()?;
+            self.0.sync_data()
+        }
+
+        fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+            self.room()?;
+            self.0.write(offset, data)
+        }
+    }
+
+    /// The database refuses everything after an error of its file: it has to be another one.
+    #[test]
+    fn after_a_full_disk_it_is_opened_anew() {
+        let base = tempfile::tempdir().expect("a directory");
+        let store = Store::open(&base.path().join("registry.redb")).expect("made");
+        store.put(&row("a"), None).expect("put");
+        let disk = Disk::default();
+        let full = Arc::clone(&disk.1);
+        let database = Database::builder().create_with_backend(disk);
+        let database = database.expect("made");
+        schema(&database).expect("ours");
+        *store.database.lock() = Some(database);
+        full.store(true, Ordering::Relaxed);
+
+        let refused = store.put(&row("b"), None).expect_err("the disk is full");
+
+        assert!(!refused.to_string().is_empty());
+        assert_eq!(store.rows(), Ok(vec![row("a")]));
+        store.put(&row("b"), None).expect("put");
+        assert_eq!(store.rows(), Ok(vec![row("a"), row("b")]));
     }
 
     #[test]
