@@ -19,8 +19,9 @@ pub(crate) struct Directory(Arc<RwLock<Shelves>>);
 
 #[derive(Debug, Default)]
 struct Shelves {
-    by_name: BTreeMap<String, Entry>,
-    names: BTreeMap<String, String>,
+    by_id: BTreeMap<String, Entry>,
+    /// By name, the id of the sandbox that has it now.
+    ids: BTreeMap<String, String>,
 }
 
 /// One sandbox.
@@ -47,17 +48,19 @@ pub(crate) struct Posted {
 impl Directory {
     pub(crate) fn insert(&self, entry: Entry) {
         let mut shelves = self.0.write();
-        shelves.names.insert(entry.id.clone(), entry.name.clone());
-        shelves.by_name.insert(entry.name.clone(), entry);
+        shelves.ids.insert(entry.name.clone(), entry.id.clone());
+        shelves.by_id.insert(entry.id.clone(), entry);
     }
 
-    /// Forgets a sandbox; those who watch it hear the end.
+    /// Forgets a sandbox, and no other that has its name by now; those who watch it hear the end.
     pub(crate) fn remove(&self, id: &str) {
         let mut shelves = self.0.write();
-        let entry = shelves
-            .names
-            .remove(id)
-            .and_then(|name| shelves.by_name.remove(&name));
+        let entry = shelves.by_id.remove(id);
+        if let Some(entry) = &entry
+            && shelves.ids.get(&entry.name).is_some_and(|has| has == id)
+        {
+            shelves.ids.remove(&entry.name);
+        }
         drop(shelves);
         if let Some(entry) = entry {
             entry.posted.send_modify(|posted| posted.gone = true);
@@ -65,28 +68,30 @@ impl Directory {
     }
 
     pub(crate) fn has(&self, name: &str) -> bool {
-        self.0.read().by_name.contains_key(name)
+        self.0.read().ids.contains_key(name)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.0.read().by_name.len()
+        self.0.read().by_id.len()
     }
 
     pub(crate) fn find(&self, name: &str) -> Result<Entry, Refused> {
         let shelves = self.0.read();
-        let found = shelves.by_name.get(name).cloned();
-        found.ok_or_else(|| Refused::NoSuchSandbox(name.to_owned()))
+        let found = shelves.ids.get(name).and_then(|id| shelves.by_id.get(id));
+        found
+            .cloned()
+            .ok_or_else(|| Refused::NoSuchSandbox(name.to_owned()))
     }
 
     pub(crate) fn by_id(&self, id: &str) -> Option<Entry> {
-        let shelves = self.0.read();
-        let name = shelves.names.get(id)?;
-        shelves.by_name.get(name).cloned()
+        self.0.read().by_id.get(id).cloned()
     }
 
     /// All of them, by name.
     pub(crate) fn all(&self) -> Vec<Entry> {
-        self.0.read().by_name.values().cloned().collect()
+        let shelves = self.0.read();
+        let entries = shelves.ids.values().filter_map(|id| shelves.by_id.get(id));
+        entries.cloned().collect()
     }
 }
 
@@ -94,5 +99,40 @@ impl Entry {
     /// How it stands now.
     pub(crate) fn status(&self) -> Arc<v1::Status> {
         Arc::clone(&self.posted.borrow().status)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use holdfast_actor::{Strategy, Supervisor, Tree};
+
+    use super::*;
+    use crate::dial;
+
+    fn entry(id: &str, name: &str) -> Entry {
+        let socket = PathBuf::from("/nowhere");
+        Entry {
+            id: id.to_owned(),
+            name: name.to_owned(),
+            address: Tree::new(Supervisor::new("tree", Strategy::OneForOne)).address("tree/one"),
+            posted: Arc::new(watch::Sender::new(Posted::default())),
+            control: dial::lazily(socket.clone()),
+            socket,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_late_removal_leaves_the_next_one_of_that_name() {
+        let directory = Directory::default();
+        let (old, new) = (entry("1", "qa"), entry("2", "qa"));
+        directory.insert(old.clone());
+        directory.insert(new.clone());
+
+        directory.remove("1");
+
+        assert_eq!(directory.find("qa").expect("there").id, "2");
+        assert!(old.posted.borrow().gone && !new.posted.borrow().gone);
+        directory.remove("2");
+        assert!(!directory.has("qa") && directory.all().is_empty());
     }
 }

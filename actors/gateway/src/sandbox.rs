@@ -272,6 +272,11 @@ impl State {
         reply: Reply<Result<(u64, bool), Refused>>,
         now: Moment,
     ) -> Result<(), Fault> {
+        // What is being deleted, or is, must not come into the registry again.
+        if self.removed || self.life.deletes() {
+            reply.send(Err(Refused::Deleting(self.row.name().to_owned())));
+            return Ok(());
+        }
         let row = Row {
             policy: self.row.policy + 1,
             ..self.row.clone()
@@ -441,3 +446,6 @@ pub(crate) const PING: Duration = Duration::from_mins(1);
 
 /// So many may wait for the same sandbox.
 const MOST_WAITING: usize = 64;
+
+#[cfg(test)]
+mod tests;

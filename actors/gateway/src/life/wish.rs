@@ -9,17 +9,9 @@ use super::{ASKED, After, Ask, Command, Denied, Life, Stage, Why};
 impl Life {
     /// Somebody wants something.
     pub(crate) fn ask(&mut self, ask: Ask, now: Moment) -> Result<Vec<Command>, Denied> {
-        let deleting = matches!(
-            self.stage,
-            Stage::Deleting { .. }
-                | Stage::Ending {
-                    after: After::Delete,
-                    ..
-                }
-        );
         match ask {
-            Ask::Delete { .. } if deleting => Ok(Vec::new()),
-            _ if deleting => Err(Denied::Deleting),
+            Ask::Delete { .. } if self.deletes() => Ok(Vec::new()),
+            _ if self.deletes() => Err(Denied::Deleting),
             Ask::Start => Ok(self.asked_to_start(now)),
             Ask::Stop { grace } => Ok(self.asked_to_stop(grace, now)),
             Ask::Restart { grace } => Ok(self.asked_to_restart(grace, now)),
@@ -28,6 +20,18 @@ impl Life {
             }
             Ask::Delete { .. } => Err(Denied::StillRunning),
         }
+    }
+
+    /// Whether it is on its way out for good: nothing is wanted of it any more.
+    pub(crate) fn deletes(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Deleting { .. }
+                | Stage::Ending {
+                    after: After::Delete,
+                    ..
+                }
+        )
     }
 
     /// Whether the workload runs or is about to.
