@@ -25,13 +25,14 @@ mod tree;
 
 use std::fs::File;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_kernel::fork::{Child, Ended, Forked, fork, leave, map_ids};
 use holdfast_kernel::handoff::door::Door;
 use holdfast_kernel::handoff::{self, Socket};
+use holdfast_kernel::identity::Identity;
 use holdfast_kernel::{Called, Error};
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, Handoff};
@@ -139,9 +140,13 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
                 .and_then(|()| match &life {
                     Life::Tied => Ok(()),
                     Life::Lasting(lasts) => {
-                        write_down(boundary.pid(), &lasts.pid).map_err(|error| {
-                            Broken::new("write the boundary down", &lasts.pid, &error)
-                        })
+                        // Without the word that follows, the process ends; so there is none that lives and is not written
+                        // down.
+                        Identity::of(boundary.pid())
+                            .and_then(|it| it.write(&lasts.pid))
+                            .map_err(|error| {
+                                Broken::new("write the boundary down", &lasts.pid, &error)
+                            })
                     }
                 })
                 .and_then(|()| {
@@ -160,17 +165,6 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
             }
         }
     }
-}
-
-/// The pid with the start of its process, so that a later one of that number is no one. Without the word that follows, the process
-/// ends; so there is none that lives and is not written down.
-fn write_down(pid: u32, file: &Path) -> Result<(), Error> {
-    let stat =
-        std::fs::read_to_string(format!("/proc/{pid}/stat")).called("read /proc/PID/stat")?;
-    // The name in parentheses may hold anything; what follows the last of them starts with field 3.
-    let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
-    let started = fields.and_then(|fields| fields.split(' ').nth(19));
-    std::fs::write(file, format!("{pid} {}\n", started.unwrap_or("0"))).called("write")
 }
 
 impl Boundary {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use holdfast_kernel::look::is_alive;
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
 
@@ -56,7 +57,7 @@ impl Lock {
                     let mut pid = String::new();
                     let _unreadable = file.read_to_string(&mut pid);
                     // A keeper that was being started when its gateway was killed holds the lock until it executes.
-                    if tries < MOST_TRIES && !lives(pid.trim()) {
+                    if tries < MOST_TRIES && !pid.trim().parse().is_ok_and(is_alive) {
                         tries += 1;
                         std::thread::sleep(AGAIN);
                         continue;
@@ -99,15 +100,6 @@ fn open(path: &Path) -> io::Result<File> {
         .truncate(false)
         .mode(0o600)
         .open(path)
-}
-
-/// Whether there is a process of this pid that still does something.
-fn lives(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let state = stat
-        .rsplit_once(") ")
-        .and_then(|(_, rest)| rest.chars().next());
-    state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
 /// How long the lock of a dead gateway may be held by what it was starting.

@@ -12,6 +12,7 @@ use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
+use holdfast_wire::shared::log;
 use holdfast_wire::v1;
 
 mod line;
@@ -90,10 +91,10 @@ impl Source {
 
     fn file(self) -> &'static str {
         match self {
-            Self::Keeper => "keeper.log",
-            Self::Boundary => "boundary.log",
-            Self::Workload => "workload.log",
-            Self::Audit => "audit.jsonl",
+            Self::Keeper => log::KEEPER,
+            Self::Boundary => log::BOUNDARY,
+            Self::Workload => log::WORKLOAD,
+            Self::Audit => log::AUDIT,
         }
     }
 }
@@ -217,8 +218,9 @@ impl Tail {
 
 /// The audit record of one decision, looked for in the logs in this directory. Blocks on the disk.
 pub(crate) fn decision(directory: &Path, id: &str) -> Option<String> {
-    for name in ["audit.jsonl", "audit.jsonl.1"] {
-        let Ok(file) = File::open(directory.join(name)) else {
+    let present = directory.join(log::AUDIT);
+    for path in [present.clone(), present.with_added_extension("1")] {
+        let Ok(file) = File::open(path) else {
             continue;
         };
         for line in BufReader::new(file).lines().map_while(Result::ok) {

@@ -12,6 +12,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
+use holdfast_wire::shared::BOUNDARY_SOCKET;
 use nix::unistd::geteuid;
 
 /// The two directories of one gateway.
@@ -61,7 +62,7 @@ pub enum Misplaced {
 impl Places {
     /// Makes what is missing, and refuses what is not ours.
     pub fn prepare(&self) -> Result<(), Misplaced> {
-        let longest = self.sandbox_runtime(LONGEST_ID).join("boundary.sock");
+        let longest = self.sandbox_runtime(LONGEST_ID).join(BOUNDARY_SOCKET);
         let length = longest.as_os_str().len();
         if length > MOST_BYTES {
             return Err(Misplaced::TooLong {

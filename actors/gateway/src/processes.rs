@@ -20,6 +20,7 @@ use std::sync::Arc;
 
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_kernel::fork::{self, Ended};
+use holdfast_kernel::look::started;
 use holdfast_kernel::ready::Ready;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
@@ -115,7 +116,7 @@ impl Processes {
         let pidfd = fork::open_pidfd(pid, false)
             .map_err(io::Error::from)
             .map_err(named("watch it"))?;
-        let start = start_of(pid).unwrap_or_default();
+        let start = started(pid).unwrap_or_default();
         book.insert(pid, None);
         drop(book);
         self.watch(Process { pid, start }, pidfd)
@@ -134,7 +135,7 @@ impl Processes {
         }
         // In this order: if the pid came to mean another process in between, the start time is that one's, too.
         let pidfd = fork::open_pidfd(pid, false).ok()?;
-        let start = start_of(pid)?;
+        let start = started(pid).ok()?;
         self.0.book.lock().entry(pid).or_insert(None);
         self.watch(Process { pid, start }, pidfd).ok()
     }
@@ -200,21 +201,6 @@ pub(crate) fn named(step: &'static str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
-/// When a process started, in ticks since the start of the host.
-pub(crate) fn start_of(pid: u32) -> Option<u64> {
-    field(pid, START)
-}
-
-/// A field of `/proc/PID/stat` by its number in `proc_pid_stat(5)`.
-fn field(pid: u32, number: usize) -> Option<u64> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name, which may hold anything, ends at the last parenthesis; after it comes field 3.
-    let (_, rest) = stat.rsplit_once(')')?;
-    rest.split_whitespace().nth(number - 3)?.parse().ok()
-}
-
-const START: usize = 22;
-
 /// What a keeper gets of our environment, besides what is named after us.
 const PASSED: [&str; 6] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "RUST_BACKTRACE"];
 
@@ -254,7 +240,7 @@ mod tests {
     async fn a_process_is_found_by_pid_and_start_and_its_end_is_told() {
         let processes = Processes::new(&[]).expect("a host");
         let child = Command::new("sleep").arg("60").spawn().expect("sleep");
-        let start = start_of(child.id()).expect("runs");
+        let start = started(child.id()).expect("runs");
         let process = Process {
             pid: child.id(),
             start,
@@ -269,6 +255,6 @@ mod tests {
         found.kill();
 
         assert_eq!(found.ended().await, Some(Ended::Signalled(libc::SIGKILL)));
-        assert!(start_of(child.id()).is_none(), "a zombie is left");
+        assert!(started(child.id()).is_err(), "a zombie is left");
     }
 }

@@ -30,8 +30,11 @@ use holdfast_keeper::link::{self, Approach};
 use holdfast_keeper::sentinel::PORT as SENTINEL;
 use holdfast_keeper::{Lasting, Over, Tenure, Unbuilt};
 use holdfast_kernel::fork::signal_by;
+use holdfast_kernel::identity::Identity;
 use holdfast_kernel::{descriptors, execute};
 use holdfast_observability::{Audit, Journal, Level, MOST_LOGGED, Rotating, older};
+use holdfast_wire::shared::exit::{BROKEN, FENCED, LOST, OVER, REFUSED};
+use holdfast_wire::shared::{FAILED, KEEPER_PID, LAST, log};
 use holdfast_wire::v1;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use prost::Message;
@@ -55,7 +58,7 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
         Ok(code) => code,
         Err(failure) => {
             tracing::error!("{}", failure.message());
-            tell(directory, "failed", &failure.problem());
+            tell(directory, FAILED, &failure.problem());
             match failure.kind() {
                 Kind::PolicyInvalid | Kind::Unreadable | Kind::HostUnsupported => REFUSED,
                 Kind::Usage
@@ -82,7 +85,9 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     execute::close_all_but(&[0, 1, 2])
         .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     let sandbox = Sandbox::read(directory)?;
-    sandbox.write_pid().map_err(internal("write keeper.pid"))?;
+    Identity::of(std::process::id())
+        .and_then(|own| own.write(&sandbox.place.join(KEEPER_PID)))
+        .map_err(|error| Failure::caused(Kind::Internal, "write keeper.pid", &error))?;
     let first = sandbox.epoch == FIRST_EPOCH;
     let (_boundary, approach) = if first {
         let forked = fork(&sandbox);
@@ -101,11 +106,11 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         }
     };
     // From here on there may be threads.
-    let log = Rotating::open(&sandbox.log("keeper.log"), MOST_LOGGED)
+    let journal = Rotating::open(&sandbox.log(log::KEEPER), MOST_LOGGED)
         .map_err(internal("open keeper.log"))?;
-    Journal::start_in(Level::Info, log);
+    Journal::start_in(Level::Info, journal);
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
-    let audit = Audit::rotating(&sandbox.log("audit.jsonl"), MOST_LOGGED)
+    let audit = Audit::rotating(&sandbox.log(log::AUDIT), MOST_LOGGED)
         .map_err(|error| Failure::caused(Kind::Internal, "keep the audit trail", &error))?;
     audit.start().map_err(internal("start the audit writer"))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -147,7 +152,7 @@ fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
             .open(path)
             .map_err(internal("open boundary.log"))
     };
-    let path = sandbox.log("boundary.log");
+    let path = sandbox.log(log::BOUNDARY);
     let lasting = boundary::Lasting {
         door: sandbox.door(),
         pid: sandbox.boundary_pid(),
@@ -204,7 +209,7 @@ async fn serve(sandbox: &Sandbox, approach: Approach, audit: Audit) -> Result<u8
         "serving"
     );
     let over = lasting
-        .serve(|status| tell(&sandbox.place, "last", status))
+        .serve(|status| tell(&sandbox.place, LAST, status))
         .await;
     match over {
         Over::Ended(status) => {
@@ -241,7 +246,7 @@ fn gone(sandbox: &Sandbox, why: &str) -> u8 {
         ..v1::Status::default()
     };
     status.set_phase(v1::Phase::Failed);
-    tell(&sandbox.place, "last", &status);
+    tell(&sandbox.place, LAST, &status);
     LOST
 }
 
@@ -291,9 +296,3 @@ const FLUSH: Duration = Duration::from_secs(5);
 
 /// How long the boundary may take to end.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-const OVER: u8 = 0;
-const LOST: u8 = 3;
-const REFUSED: u8 = 4;
-const FENCED: u8 = 5;
-const BROKEN: u8 = 125;

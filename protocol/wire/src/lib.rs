@@ -6,6 +6,7 @@
 
 pub mod handshake;
 pub mod problem;
+pub mod shared;
 
 /// The descriptors of every service, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

@@ -10,6 +10,7 @@ pub mod error;
 pub mod execute;
 pub mod fork;
 pub mod handoff;
+pub mod identity;
 pub mod landlock;
 pub mod listen;
 pub mod look;

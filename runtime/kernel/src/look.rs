@@ -9,6 +9,7 @@ use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
@@ -184,13 +185,41 @@ pub fn executable(pid: u32) -> Result<String> {
 /// Whether `pid` has executed nothing since it was forked, so that it is still its parent's program
 /// (`PF_FORKNOEXEC` among the flags of `proc_pid_stat(5)`). False for one that is gone.
 pub fn is_fork(pid: u32) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    // The name, which may hold anything, ends at the last parenthesis; the flags are the seventh field after it.
-    let flags = stat.rsplit_once(')').and_then(|(_, rest)| {
-        let flags = rest.split_whitespace().nth(6)?;
-        flags.parse::<u64>().ok()
-    });
-    flags.is_some_and(|flags| flags & PF_FORKNOEXEC != 0)
+    field(pid, 9).is_ok_and(|flags: u64| flags & PF_FORKNOEXEC != 0)
+}
+
+/// When `pid` started, in ticks since the start of the host. `ESRCH` for one that is gone.
+pub fn started(pid: u32) -> Result<u64> {
+    field(pid, 22)
+}
+
+/// The parent of `pid`; 0 when that is outside the caller's pid namespace.
+pub fn parent(pid: u32) -> Result<u32> {
+    field(pid, 4)
+}
+
+/// Whether there is a process `pid` that still does something. A zombie does not.
+pub fn is_alive(pid: u32) -> bool {
+    field(pid, 3).is_ok_and(|state: char| !matches!(state, 'Z' | 'X'))
+}
+
+/// A field of `/proc/PID/stat` by its number in `proc_pid_stat(5)`, from 3 on.
+fn field<T: FromStr>(pid: u32, number: usize) -> Result<T> {
+    let gone = |error: Error| match error.errno() {
+        libc::ENOENT => Error::new("read /proc/PID/stat", libc::ESRCH),
+        _ => error,
+    };
+    let stat = fs::read(format!("/proc/{pid}/stat")).called("read /proc/PID/stat");
+    nth(&stat.map_err(gone)?, number)
+        .and_then(|value| value.parse().ok())
+        .ok_or_else(|| Error::new("parse /proc/PID/stat", libc::EPROTO))
+}
+
+fn nth(stat: &[u8], number: usize) -> Option<&str> {
+    // The name, which may hold anything, ends at the last parenthesis; what follows begins with field 3.
+    let name = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = std::str::from_utf8(stat.get(name + 1..)?).ok()?;
+    rest.split_ascii_whitespace().nth(number - 3)
 }
 
 const PF_FORKNOEXEC: u64 = 0x40;
@@ -277,6 +306,25 @@ mod tests {
     fn a_process_that_has_executed_something_is_no_fork() {
         assert!(!is_fork(std::process::id()), "this program was executed");
         assert!(!is_fork(u32::MAX), "nobody has this number");
+    }
+
+    #[test]
+    fn a_field_is_read_whatever_the_name_is() {
+        assert_eq!(nth(b"17 (a) b (c)) S 12 17 17 0", 4), Some("12"));
+        assert_eq!(nth(b"17 (\xff) R 1 1", 3), Some("R"));
+        assert_eq!(nth(b"garbage", 4), None);
+        assert_eq!(
+            parent(std::process::id()).expect("it runs"),
+            std::os::unix::process::parent_id()
+        );
+    }
+
+    #[test]
+    fn one_that_is_gone_is_told_as_gone() {
+        assert!(is_alive(std::process::id()));
+        assert!(!is_alive(u32::MAX));
+        let error = started(u32::MAX).expect_err("nobody has this number");
+        assert_eq!(error.errno(), libc::ESRCH);
     }
 
     #[test]

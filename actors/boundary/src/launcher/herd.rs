@@ -17,6 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 
 use holdfast_kernel::execute::close_all_but;
 use holdfast_kernel::fork::{Ended, Forked, fork, leave, wait_any};
+use holdfast_kernel::look::parent;
 use holdfast_kernel::{Called, Error};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::CloneFlags;
@@ -153,17 +154,9 @@ fn processes() -> Vec<(i32, i32)> {
         .flatten()
         .filter_map(|entry| {
             let pid: i32 = entry.file_name().to_str()?.parse().ok()?;
-            let stat = fs::read(entry.path().join("stat")).ok()?;
-            Some((pid, parent(&stat)?))
+            Some((pid, parent(pid.unsigned_abs()).ok()?.cast_signed()))
         })
         .collect()
-}
-
-/// The fourth field of `/proc/PID/stat`: the name before it may have blanks and parentheses (`proc_pid_stat(5)`).
-fn parent(stat: &[u8]) -> Option<i32> {
-    let name = stat.iter().rposition(|byte| *byte == b')')?;
-    let rest = std::str::from_utf8(stat.get(name + 1..)?).ok()?;
-    rest.split_whitespace().nth(1)?.parse().ok()
 }
 
 const CODE: i32 = 0;
@@ -185,12 +178,5 @@ mod tests {
         found.sort_unstable();
         assert_eq!(found, [4, 6, 9]);
         assert!(below(8, &processes).is_empty());
-    }
-
-    #[test]
-    fn a_parent_is_read_whatever_the_name_is() {
-        assert_eq!(parent(b"17 (a) b (c)) S 12 17 17 0"), Some(12));
-        assert_eq!(parent(b"17 (sh) R 1 1"), Some(1));
-        assert_eq!(parent(b"garbage"), None);
     }
 }

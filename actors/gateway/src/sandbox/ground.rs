@@ -6,6 +6,8 @@ use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::fork::Ended;
+use holdfast_kernel::identity::Identity;
+use holdfast_wire::shared::{BOUNDARY_PID, FAILED, KEEPER_PID, KEEPER_SOCKET, LAST, SPEC, exit};
 use holdfast_wire::v1;
 use prost::Message as _;
 
@@ -26,7 +28,7 @@ impl Ground {
         places::own(&self.0).map_err(|why| io::Error::other(crate::chain(&why)))?;
         removed(fs::remove_file(self.0.join(LAST)))?;
         removed(fs::remove_file(self.0.join(FAILED)))?;
-        let fresh = self.0.join("spec.new");
+        let fresh = self.0.join(SPEC).with_added_extension("new");
         let mut file = OpenOptions::new()
             .write(true)
             .create(true)
@@ -34,7 +36,7 @@ impl Ground {
             .mode(0o600)
             .open(&fresh)?;
         file.write_all(&spec.encode_to_vec())?;
-        fs::rename(fresh, self.0.join("spec"))
+        fs::rename(fresh, self.0.join(SPEC))
     }
 
     /// What the keeper said last, when it had the time.
@@ -48,44 +50,47 @@ impl Ground {
 
     /// The keeper that runs here, as it wrote it down itself.
     pub(crate) fn keeper(&self) -> Option<Process> {
-        self.written("keeper.pid")
+        self.written(KEEPER_PID)
     }
 
     /// The boundary that runs here, as its first keeper wrote it down before it let it begin.
     pub(crate) fn boundary(&self) -> Option<Process> {
-        self.written("boundary.pid")
+        self.written(BOUNDARY_PID)
     }
 
     fn written(&self, name: &str) -> Option<Process> {
-        let text = fs::read_to_string(self.0.join(name)).ok()?;
-        let mut words = text.split_whitespace();
-        Some(Process {
-            pid: words.next()?.parse().ok()?,
-            start: words.next()?.parse().ok()?,
-        })
+        let Identity { pid, start } = Identity::read(&self.0.join(name)).ok()??;
+        Some(Process { pid, start })
     }
 
     pub(crate) fn keeper_socket(&self) -> PathBuf {
-        self.0.join("keeper.sock")
+        self.0.join(KEEPER_SOCKET)
     }
 
     /// What the end of a keeper means. `boundary`: whether its boundary lives.
     pub(crate) fn end(&self, ended: Option<Ended>, boundary: bool) -> End {
         let last = self.last();
         let failed = self.failed();
-        match (ended, &last) {
-            (Some(Ended::Exited(OVER)), last) => over(last.as_ref()),
-            (Some(Ended::Exited(LOST)), last) => End::BoundaryLost(lost(last.as_ref())),
-            (Some(Ended::Exited(REFUSED)), _) => End::Refused(problem(failed, "it was refused")),
+        let code = match ended {
+            Some(Ended::Exited(code)) => u8::try_from(code).ok(),
+            Some(Ended::Signalled(_)) | None => None,
+        };
+        let told = ended.is_some();
+        match (code, &last) {
+            (Some(exit::OVER), last) => over(last.as_ref()),
+            (Some(exit::LOST), last) => End::BoundaryLost(lost(last.as_ref())),
+            (Some(exit::REFUSED), _) => End::Refused(problem(failed, "it was refused")),
             // Not our child: what it wrote is all there is to know.
-            (None, Some(last)) if last.phase() == v1::Phase::Stopped => over(Some(last)),
-            (None, Some(last)) if last.reason == "BoundaryLost" => {
+            (None, Some(last)) if !told && last.phase() == v1::Phase::Stopped => over(Some(last)),
+            (None, Some(last)) if !told && last.reason == "BoundaryLost" => {
                 End::BoundaryLost(lost(Some(last)))
             }
-            (None, None) if failed.as_ref().is_some_and(|why| why.reason != "Internal") => {
+            (None, None)
+                if !told && failed.as_ref().is_some_and(|why| why.reason != "Internal") =>
+            {
                 End::Refused(problem(failed, "it was refused"))
             }
-            (Some(Ended::Exited(_) | Ended::Signalled(_)) | None, _) => End::Crashed {
+            (Some(_) | None, _) => End::Crashed {
                 boundary,
                 why: crashed(ended, failed),
             },
@@ -183,14 +188,6 @@ fn crashed(ended: Option<Ended>, failed: Option<v1::Problem>) -> Why {
         None => Why::new("KeeperLost", how),
     }
 }
-
-const LAST: &str = "last";
-const FAILED: &str = "failed";
-
-/// How a keeper's process ends: the sandbox is over; its boundary is lost; nothing was started.
-const OVER: i32 = 0;
-const LOST: i32 = 3;
-const REFUSED: i32 = 4;
 
 #[cfg(test)]
 mod tests {

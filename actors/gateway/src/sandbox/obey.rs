@@ -4,6 +4,7 @@ use std::io;
 use std::time::Duration;
 
 use holdfast_actor::{Fault, Me};
+use holdfast_wire::shared::log;
 use holdfast_wire::v1;
 use holdfast_wire::v1::keeper_client::KeeperClient;
 use tokio::time::timeout;
@@ -83,7 +84,7 @@ impl State {
             ground
                 .prepare(&spec)
                 .map_err(named("prepare its directory"))?;
-            processes.keeper(&ground.0, &state.join("keeper.log"))
+            processes.keeper(&ground.0, &state.join(log::KEEPER))
         });
         match spawned.await? {
             Ok(keeper) => {

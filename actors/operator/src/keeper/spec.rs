@@ -4,13 +4,16 @@
 //! it there. It is read again when they are no longer made.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_keeper::{Assignment, Home};
 use holdfast_policy::{OnLinkLoss, Policy};
+use holdfast_wire::shared::{
+    BOUNDARY_PID, BOUNDARY_SOCKET, KEEPER_PID, KEEPER_SOCKET, NAMES, SPEC, log,
+};
 use holdfast_wire::v1;
 use prost::Message as _;
 use serde_json::json;
@@ -48,7 +51,7 @@ impl Sandbox {
     /// Reads `DIR/spec`.
     pub(super) fn read(place: &Path) -> Result<Self, Failure> {
         let unread = |error: &dyn std::error::Error| {
-            let what = format!("read {}", place.join("spec").display());
+            let what = format!("read {}", place.join(SPEC).display());
             Failure::caused(Kind::Internal, what, error)
         };
         let mut bytes = bytes_of(place).map_err(|error| unread(&error))?;
@@ -129,12 +132,12 @@ impl Sandbox {
 
     /// The boundary's own socket.
     pub(super) fn door(&self) -> PathBuf {
-        self.place.join("boundary.sock")
+        self.place.join(BOUNDARY_SOCKET)
     }
 
     /// Where the names' addresses are kept.
     pub(super) fn names(&self) -> PathBuf {
-        self.place.join("names")
+        self.place.join(NAMES)
     }
 
     /// One of the sandbox's logs.
@@ -149,8 +152,8 @@ impl Sandbox {
             id: self.id.clone(),
             generation: self.generation,
             revision: self.revision,
-            socket: self.place.join("keeper.sock"),
-            log: self.log("workload.log"),
+            socket: self.place.join(KEEPER_SOCKET),
+            log: self.log(log::WORKLOAD),
             gateway: self.gateway.clone(),
             home: Home {
                 directory: self.directory.clone(),
@@ -165,34 +168,19 @@ impl Sandbox {
         }
     }
 
-    /// Says which process keeps the sandbox: its number and when it started, so that a later one of that number is no one.
-    pub(super) fn write_pid(&self) -> io::Result<()> {
-        let stat = fs::read_to_string("/proc/self/stat")?;
-        // The name in parentheses may hold anything; what follows the last of them starts with field 3.
-        let fields = stat.rsplit_once(") ").map(|(_, fields)| fields);
-        let started = fields.and_then(|fields| fields.split(' ').nth(19));
-        let text = format!("{} {}\n", std::process::id(), started.unwrap_or("0"));
-        let (path, fresh) = (
-            self.place.join("keeper.pid"),
-            self.place.join("keeper.pid.new"),
-        );
-        File::create(&fresh)?.write_all(text.as_bytes())?;
-        fs::rename(fresh, path)
-    }
-
     /// Where the boundary's process is written down.
     pub(super) fn boundary_pid(&self) -> PathBuf {
-        self.place.join("boundary.pid")
+        self.place.join(BOUNDARY_PID)
     }
 
     /// Removes what a sandbox that is over has no use for. The directory is the gateway's.
     pub(super) fn clean(&self) {
         for name in [
-            "keeper.sock",
-            "boundary.sock",
-            "names",
-            "keeper.pid",
-            "boundary.pid",
+            KEEPER_SOCKET,
+            BOUNDARY_SOCKET,
+            NAMES,
+            KEEPER_PID,
+            BOUNDARY_PID,
         ] {
             let _it_was_not_there = fs::remove_file(self.place.join(name));
         }
@@ -218,7 +206,7 @@ fn parse(text: &str) -> Result<Policy, Failure> {
 
 /// The whole file, in memory that is allocated once.
 fn bytes_of(place: &Path) -> io::Result<Vec<u8>> {
-    let mut file = File::open(place.join("spec"))?;
+    let mut file = File::open(place.join(SPEC))?;
     let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
     let mut bytes = Vec::with_capacity(length.saturating_add(1));
     file.read_to_end(&mut bytes)?;
