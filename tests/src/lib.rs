@@ -22,6 +22,7 @@ mod gathered;
 pub mod host;
 pub mod keeping;
 pub mod leaks;
+pub mod limit;
 pub mod policy;
 pub mod probe;
 pub mod record;

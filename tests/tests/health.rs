@@ -1,6 +1,7 @@
 //! Whether Ready is true: what it takes to be shown, how soon it is gone, and what brings it back.
 
 use holdfast_tests::keeping::{Client, Keeping, code, exec, run, shell, start};
+use holdfast_tests::limit;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::now;
 use holdfast_tests::{Policy, everyone, leaks};
@@ -9,8 +10,6 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
 use std::future::Future;
-use std::os::unix::process::CommandExt as _;
-use std::process::Command;
 use std::time::Duration;
 use tonic::Streaming;
 
@@ -185,7 +184,7 @@ fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() 
             let (status, _) = watch.ready(SECOND * 10).await;
             let boundary = status.pids["boundary"].cast_signed();
 
-            limit(boundary, descriptors(boundary) + 5);
+            limit::descriptors(boundary, descriptors(boundary) + 5);
             let refused = run(&mut client, shell("exit 5")).await;
             let told = Watch::new(&mut client).await.0.message().await;
 
@@ -199,7 +198,7 @@ fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() 
             );
             let available = condition(&told, ConditionType::DescriptorsAvailable);
             assert_eq!(available.status(), v1::Truth::False);
-            limit(boundary, 4096);
+            limit::descriptors(boundary, 4096);
             watch
                 .until(SECOND, |status| status.phase() != Phase::Ready)
                 .await;
@@ -241,7 +240,7 @@ fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
             assert_eq!(open.phase(), Phase::Ready);
 
             let keeper = sandbox.pid();
-            limit(keeper, descriptors(keeper) + 4);
+            limit::descriptors(keeper, descriptors(keeper) + 4);
             let (pressed, after) = watch
                 .until(SECOND, |status| status.phase() != Phase::Ready)
                 .await;
@@ -256,7 +255,7 @@ fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
                     assert!(problem.retry_after_ms > 0 && problem.details.contains_key("free"));
                 }
             }
-            limit(keeper, 4096);
+            limit::descriptors(keeper, 4096);
             let (back, after) = watch.ready(SECOND * 2).await;
 
             assert!(after < SECOND, "{after:?}");
@@ -372,26 +371,6 @@ async fn proved_since(sandbox: &Keeping<'_>, since: i64, kind: ConditionType) ->
 fn condition(status: &v1::Status, kind: ConditionType) -> &v1::Condition {
     let found = status.conditions.iter().find(|one| one.r#type() == kind);
     found.expect("every condition is told")
-}
-
-/// Sets the soft limit of descriptors of a process, as its owner would.
-fn limit(pid: i32, descriptors: u64) {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
-    let id = |name: &str| -> u32 {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        let number = line.and_then(|line| line.split_whitespace().next());
-        number.expect("an id").parse().expect("a number")
-    };
-    let done = Command::new("prlimit")
-        .uid(id("Uid:"))
-        .gid(id("Gid:"))
-        .args([
-            "--pid",
-            &pid.to_string(),
-            &format!("--nofile={descriptors}:"),
-        ])
-        .status();
-    assert!(done.expect("prlimit").success());
 }
 
 /// The only child of a process.

@@ -1,8 +1,10 @@
 //! Sandboxes that last: who dies, who goes on, and that there is always a way on.
 
 use holdfast_tests::daemon::{Gateway, request, said};
+use holdfast_tests::limit;
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Area, everyone, leaks, stat};
+use holdfast_wire::v1::gateway_client::GatewayClient;
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::io::{Read as _, Write as _};
@@ -388,6 +390,54 @@ fn an_actor_of_the_gateway_that_falls_costs_nobody_anything() {
             assert_eq!((after.generation, &after.id), (1, &made.id));
             gateway.delete(&name, true).expect("deleted");
         }
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// Want of descriptors is no death: nobody is replaced because nobody can look.
+#[test]
+fn a_gateway_that_cannot_look_takes_nobody_for_dead() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &["--chaos"]);
+        let made = gateway.create(request(&area, "qa")).expect("made");
+        let before = ready(&gateway, "qa");
+        let own = format!("gateway/sandboxes/{}", made.id);
+        // Opened before there is nothing to open any more.
+        let client = GatewayClient::new(gateway.channel().expect("connected"));
+        let restarts = || {
+            let mut client = client.clone();
+            let trees = gateway.wait(async move {
+                let trees = client.trees(v1::SandboxRequest::default()).await;
+                trees.expect("told").into_inner().trees
+            });
+            let row = trees[0].rows.iter().find(|row| row.path == own).cloned();
+            row.expect("it has a place").restarts
+        };
+
+        limit::descriptors(gateway.pid(), 3);
+        let strike = v1::StrikeRequest {
+            process: "gateway".to_owned(),
+            path: own.clone(),
+            blow: v1::Blow::Panic.into(),
+            ..v1::StrikeRequest::default()
+        };
+        let mut striking = client.clone();
+        gateway
+            .wait(async move { striking.strike(strike).await })
+            .expect("struck");
+        until("it has tried again and again", LONG, || restarts() >= 3);
+        for pid in before.pids.values() {
+            assert!(runs(*pid), "{}", said(&area));
+        }
+        limit::descriptors(gateway.pid(), 1024);
+
+        let after = gateway.until("qa", "Ready again", |status| {
+            status.phase() == v1::Phase::Ready
+        });
+        assert_eq!(after.pids, before.pids, "{}", said(&area));
+        assert_eq!((after.generation, after.restarts.get("keeper")), (1, None));
         gateway.delete("qa", true).expect("deleted");
         nothing_is_left(&area);
         assert_eq!(gateway.stop(), Some(0));

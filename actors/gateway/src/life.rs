@@ -296,12 +296,12 @@ impl Life {
                 self.stage = Stage::Deleting { at: now + AGAIN };
                 Vec::new()
             }
-            // A keeper that nobody knew of any more.
+            // A keeper that nobody knew of any more, and so is what it keeps.
             (
                 Stage::Stopped { .. } | Stage::Failed { .. } | Stage::Pending { .. },
                 Event::Reported,
             ) => {
-                vec![Command::KillKeeper]
+                vec![Command::KillBoundary, Command::KillKeeper]
             }
             // Late news.
             (
@@ -319,7 +319,11 @@ impl Life {
     fn ran(&mut self, event: Event, now: Moment) -> Vec<Command> {
         match event {
             Event::Reported => {
-                self.alive.keeper = true;
+                // It serves only once there is a boundary, and that one's end would have been told.
+                self.alive = Alive {
+                    keeper: true,
+                    boundary: true,
+                };
                 self.up.get_or_insert(now);
                 self.stage = Stage::Up { until: now + LEASE };
                 Vec::new()

@@ -24,8 +24,9 @@ use holdfast_kernel::look::started;
 use holdfast_kernel::ready::Ready;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
-use nix::sys::signal::SigSet;
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::stat::Mode;
+use nix::sys::wait::waitpid;
 use parking_lot::Mutex;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -37,11 +38,13 @@ pub(crate) struct Processes(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
-    /// By pid, those that are watched; with how they ended once that is known.
-    book: Mutex<HashMap<u32, Option<Ended>>>,
+    book: Mutex<Book>,
     boot: String,
     environment: Vec<CString>,
 }
+
+/// By pid, those that are watched; with how they ended once that is known.
+type Book = HashMap<u32, Option<Ended>>;
 
 /// One process that is watched.
 #[derive(Clone, Debug)]
@@ -112,40 +115,32 @@ impl Processes {
         )
         .map_err(io::Error::from)
         .map_err(named("execute /proc/self/exe"))?;
-        let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
-        let pidfd = fork::open_pidfd(pid, false)
-            .map_err(io::Error::from)
-            .map_err(named("watch it"))?;
-        let start = started(pid).unwrap_or_default();
-        book.insert(pid, None);
-        drop(book);
-        self.watch(Process { pid, start }, pidfd)
-    }
-
-    /// The process of this pid and start time, if it is still that one.
-    pub(crate) fn find(&self, process: &Process) -> Option<Watched> {
-        let found = self.of_pid(process.pid)?;
-        (found.process().start == process.start).then_some(found)
-    }
-
-    /// The process that has this pid now.
-    pub(crate) fn of_pid(&self, pid: u32) -> Option<Watched> {
-        if pid == 0 {
-            return None;
+        let held = hold(u32::try_from(pid.as_raw()).unwrap_or_default());
+        match held.and_then(|held| held.ok_or_else(|| io::ErrorKind::NotFound.into())) {
+            Ok((process, pidfd)) => Ok(self.watch(&mut book, process, pidfd)),
+            Err(error) => {
+                // One that nobody can watch must not run. It is not reaped, so the number is still its own.
+                let _ = kill(pid, Signal::SIGKILL);
+                let _ = waitpid(pid, None);
+                Err(named("watch it")(error))
+            }
         }
-        // In this order: if the pid came to mean another process in between, the start time is that one's, too.
-        let pidfd = fork::open_pidfd(pid, false).ok()?;
-        let start = started(pid).ok()?;
-        self.0.book.lock().entry(pid).or_insert(None);
-        self.watch(Process { pid, start }, pidfd).ok()
     }
 
-    fn watch(&self, process: Process, pidfd: OwnedFd) -> io::Result<Watched> {
-        Ok(Watched(Arc::new(Watch {
+    /// The process of this pid and start time, if it is still that one. An error: nobody knows. Must be called within a tokio
+    /// runtime.
+    pub(crate) fn find(&self, process: &Process) -> io::Result<Option<Watched>> {
+        let held = hold(process.pid)?.filter(|(found, _)| found == process);
+        Ok(held.map(|(process, pidfd)| self.watch(&mut self.0.book.lock(), process, pidfd)))
+    }
+
+    fn watch(&self, book: &mut Book, process: Process, pidfd: Ready<OwnedFd>) -> Watched {
+        book.insert(process.pid, None);
+        Watched(Arc::new(Watch {
             process,
-            pidfd: Ready::reading(pidfd)?,
+            pidfd,
             book: self.clone(),
-        })))
+        }))
     }
 
     /// Takes the status of every child that has ended.
@@ -201,6 +196,33 @@ pub(crate) fn named(step: &'static str) -> impl Fn(io::Error) -> io::Error {
     move |error| io::Error::new(error.kind(), format!("{step}: {error}"))
 }
 
+/// The process that has this pid now; `None` when none has.
+fn hold(pid: u32) -> io::Result<Option<(Process, Ready<OwnedFd>)>> {
+    if pid == 0 {
+        return Ok(None);
+    }
+    // In this order: if the pid came to mean another process in between, the start time is that one's, too.
+    let Some(pidfd) = there(fork::open_pidfd(pid, false))? else {
+        return Ok(None);
+    };
+    let Some(start) = there(started(pid))? else {
+        return Ok(None);
+    };
+    Ok(Some((Process { pid, start }, Ready::reading(pidfd)?)))
+}
+
+/// Tells a process that is gone from one that cannot be looked at. The number may belong to a thread by now, which is no
+/// process either.
+fn there<T>(answer: holdfast_kernel::Result<T>) -> io::Result<Option<T>> {
+    match answer {
+        Ok(answer) => Ok(Some(answer)),
+        Err(error) if matches!(error.errno(), libc::ESRCH | libc::EINVAL | libc::ENOENT) => {
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
 /// What a keeper gets of our environment, besides what is named after us.
 const PASSED: [&str; 6] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "RUST_BACKTRACE"];
 
@@ -250,8 +272,9 @@ mod tests {
             ..process
         };
 
-        assert!(processes.find(&other).is_none());
-        let found = processes.find(&process).expect("the same");
+        assert!(processes.find(&other).expect("known").is_none());
+        let found = processes.find(&process).expect("known");
+        let found = found.expect("the same");
         found.kill();
 
         assert_eq!(found.ended().await, Some(Ended::Signalled(libc::SIGKILL)));

@@ -5,8 +5,9 @@
 //! ```
 //!
 //! What the registry does not know is never acted on: the row is on disk before a keeper is started. When it cannot be
-//! written, this actor falls, and its next life finds the processes again.
+//! written, or nobody can say whether a process lives, this actor falls, and its next life finds the processes again.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ impl Actor for Sandbox {
                 "find the sandbox in the registry: it is deleted",
             ));
         };
-        let state = adopt::adopt(me, arguments, row);
+        let state = adopt::adopt(me, arguments, row)?;
         state.publish(me.now());
         // What follows is done as the first message, so that nobody waits for it.
         me.after(Duration::ZERO, Message::Woke);
@@ -136,7 +137,7 @@ impl Actor for Sandbox {
                 state.publish(now);
                 reply.send(());
             }
-            Message::KeeperEnded(pid, ended) => state.keeper_ended(me, pid, ended),
+            Message::KeeperEnded(pid, ended) => state.keeper_ended(me, pid, ended)?,
             Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
             Message::Woke => {
                 state.timer = None;
@@ -198,23 +199,31 @@ impl State {
             id: self.row.id.clone(),
             why,
         };
+        let name = self.row.name().to_owned();
+        let unwatched = |error: io::Error| Refused::Host {
+            what: format!("watch the processes of {name}"),
+            why: error.to_string(),
+        };
         if (report.generation, report.epoch) != (self.life.generation, self.life.epoch) {
             return Err(fenced("another keeper has taken its place"));
         }
         match (&self.keeper, pid) {
             (Some(keeper), Some(pid)) if keeper.pid() != pid => {
-                return Err(fenced("it comes from another process than the keeper's"));
+                return Err(fenced(STRANGER));
             }
             (None, Some(pid)) => {
-                self.keeper = self.arguments.host.processes.of_pid(pid);
+                // As it has written itself down: its number alone may be another process's by now.
+                let keeper = self.find_keeper().map_err(unwatched)?;
+                let keeper = keeper.filter(|keeper| keeper.pid() == pid);
+                self.keeper = Some(keeper.ok_or_else(|| fenced(STRANGER))?);
                 self.watch_keeper(me);
             }
             (Some(_) | None, _) => {}
         }
         let status = report.status.unwrap_or_default();
         let boundary = status.pids.get("boundary").copied().unwrap_or_default();
-        if boundary != 0 && self.boundary.as_ref().map(Watched::pid) != Some(boundary) {
-            self.boundary = self.arguments.host.processes.of_pid(boundary);
+        if boundary != 0 && self.boundary.is_none() {
+            self.boundary = self.find_boundary().map_err(unwatched)?;
             self.watch_boundary(me);
         }
         self.last = Some(status);
@@ -233,15 +242,15 @@ impl State {
         }
     }
 
-    fn keeper_ended(&mut self, me: &Me<Message>, pid: u32, ended: Option<Ended>) {
+    fn keeper_ended(&mut self, me: &Me<Message>, pid: u32, ended: Option<Ended>) -> io::Result<()> {
         if self.keeper.as_ref().map(Watched::pid) != Some(pid) {
-            return;
+            return Ok(());
         }
-        self.keeper = None;
         if self.boundary.is_none() && self.life.alive().boundary {
-            self.boundary = self.find_boundary();
+            self.boundary = self.find_boundary()?;
             self.watch_boundary(me);
         }
+        self.keeper = None;
         let end = self.ground.end(ended, self.boundary.is_some());
         if let Some(last) = self.ground.last() {
             self.row.main.clone_from(&last.main);
@@ -249,6 +258,7 @@ impl State {
         }
         tracing::info!(sandbox = self.row.name(), pid, ?end, "the keeper ended");
         self.step(Event::KeeperFell(end), me.now());
+        Ok(())
     }
 
     fn boundary_ended(&mut self, pid: u32, now: Moment) {
@@ -440,6 +450,8 @@ impl State {
         watched.map(|watched| watched.process().clone())
     }
 }
+
+const STRANGER: &str = "it comes from another process than the keeper's";
 
 /// How soon one that is stuck is found. A disk may be slow.
 pub(crate) const PING: Duration = Duration::from_mins(1);

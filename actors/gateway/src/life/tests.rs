@@ -158,6 +158,39 @@ fn a_keeper_that_does_not_follow_its_boundary_is_killed() {
 }
 
 #[test]
+fn a_keeper_that_nobody_knew_of_is_killed_with_its_boundary() {
+    let lost = Found::Running { gone: lost() };
+    let (mut life, _) = life(Restart::Never).adopted(Alive::default(), lost, Moment::ORIGIN);
+    assert!(matches!(life.stage, Stage::Failed { .. }));
+
+    let commands = life.step(Event::Reported, Moment::ORIGIN);
+
+    assert_eq!(commands, [Command::KillBoundary, Command::KillKeeper]);
+}
+
+#[test]
+fn an_adopted_keeper_that_reports_has_a_boundary_that_its_death_leaves_behind() {
+    let (now, alive) = (
+        Moment::ORIGIN,
+        Alive {
+            keeper: true,
+            boundary: false,
+        },
+    );
+    let running = Found::Running { gone: lost() };
+    let (mut life, _) = life(Restart::Never).adopted(alive, running, now);
+    life.step(Event::Reported, now);
+
+    life.step(crashed(true), now);
+
+    assert!(
+        matches!(life.stage, Stage::KeeperDown { .. }),
+        "{:?}",
+        life.stage
+    );
+}
+
+#[test]
 fn what_ended_in_good_order_without_a_gateway_is_no_loss() {
     let now = Moment::ORIGIN;
     let Event::KeeperFell(end) = exited(true) else {

@@ -1,5 +1,7 @@
 //! Between the registry and a life: what is written down of it, and how it is found again.
 
+use std::io;
+
 use holdfast_actor::{Me, Moment};
 use holdfast_wire::v1;
 
@@ -7,10 +9,10 @@ use super::ground::{self, Ground};
 use super::{Arguments, Message, State};
 use crate::life::{After, Alive, Found, Life, Restart, Stage, Why};
 use crate::processes::Watched;
-use crate::registry::row::{self, Kind, Row};
+use crate::registry::row::{self, Kind, Process, Row};
 
 /// Finds a sandbox as the last gateway left it.
-pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
+pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> io::Result<State> {
     let (host, now) = (&arguments.host, me.now());
     let ground = Ground(host.places.sandbox_runtime(&row.id));
     let policy = match row.request().restart() {
@@ -38,23 +40,23 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
     };
     let why = Why::new(&state.row.reason, state.row.message.clone());
     let running = match state.row.stage() {
-        Kind::Pending if state.row.generation == 0 => return state,
+        Kind::Pending if state.row.generation == 0 => return Ok(state),
         Kind::Pending => {
             state.life.stage = Stage::Pending { at: now, why };
-            return state;
+            return Ok(state);
         }
         Kind::Stopped => {
             state.life.stage = Stage::Stopped { why };
-            return state;
+            return Ok(state);
         }
         Kind::Failed => {
             state.life.stage = Stage::Failed { why };
-            return state;
+            return Ok(state);
         }
         Kind::Running => true,
         Kind::Ending => false,
     };
-    let (alive, found) = state.found();
+    let (alive, found) = state.found()?;
     let found = if running {
         found
     } else {
@@ -63,7 +65,7 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> State {
     let (life, commands) = state.life.clone().adopted(alive, found, now);
     state.life = life;
     state.commands = commands;
-    state
+    Ok(state)
 }
 
 fn after(row: &Row, why: Why, now: Moment) -> After {
@@ -77,10 +79,10 @@ fn after(row: &Row, why: Why, now: Moment) -> After {
 
 impl State {
     /// What is left of a generation that ran.
-    fn found(&mut self) -> (Alive, Found) {
-        let same_boot = self.row.boot == self.arguments.host.processes.boot();
+    fn found(&mut self) -> io::Result<(Alive, Found)> {
+        let same_boot = self.is_same_boot();
         if same_boot {
-            self.find();
+            self.find()?;
         }
         let alive = Alive {
             keeper: self.keeper.is_some(),
@@ -105,25 +107,43 @@ impl State {
         let died = Found::Running {
             gone: Why::new("BoundaryLost", gone),
         };
-        (alive, over.map_or(died, Found::Over))
+        Ok((alive, over.map_or(died, Found::Over)))
     }
 
     /// Looks for the processes that the registry knows of.
-    fn find(&mut self) {
-        let host = &self.arguments.host;
-        let known = self.row.keeper.clone().or_else(|| self.ground.keeper());
-        self.keeper = known.and_then(|process| host.processes.find(&process));
-        let known = self.row.boundary.as_ref();
-        self.boundary = known.and_then(|process| host.processes.find(process));
-        if self.boundary.is_none() && self.row.boundary.is_none() {
-            self.boundary = self.find_boundary();
-        }
+    fn find(&mut self) -> io::Result<()> {
+        self.keeper = match self.row.keeper.clone() {
+            Some(known) => self.arguments.host.processes.find(&known)?,
+            None => self.find_keeper()?,
+        };
+        self.boundary = match self.row.boundary.clone() {
+            Some(known) => self.arguments.host.processes.find(&known)?,
+            None => self.find_boundary()?,
+        };
+        Ok(())
+    }
+
+    /// The keeper that has written itself down, if it lives.
+    pub(super) fn find_keeper(&self) -> io::Result<Option<Watched>> {
+        self.living(self.ground.keeper()?)
     }
 
     /// The boundary that nobody has told of: its keeper has not reported yet, or died before it could. It is written down before it
     /// begins, and one that is not ends without having done anything.
-    pub(super) fn find_boundary(&self) -> Option<Watched> {
-        self.arguments.host.processes.find(&self.ground.boundary()?)
+    pub(super) fn find_boundary(&self) -> io::Result<Option<Watched>> {
+        self.living(self.ground.boundary()?)
+    }
+
+    fn living(&self, written: Option<Process>) -> io::Result<Option<Watched>> {
+        match written.filter(|_| self.is_same_boot()) {
+            Some(process) => self.arguments.host.processes.find(&process),
+            None => Ok(None),
+        }
+    }
+
+    /// Whether this generation was begun since the host was started: what is written of its processes holds.
+    fn is_same_boot(&self) -> bool {
+        self.row.boot == self.arguments.host.processes.boot()
     }
 
     /// What has to be on disk of it now.
@@ -158,7 +178,6 @@ impl State {
             message: why.message,
             keeper: Self::process(self.keeper.as_ref()),
             boundary: Self::process(self.boundary.as_ref()),
-            boot: self.arguments.host.processes.boot().to_owned(),
             ..self.row.clone()
         }
     }

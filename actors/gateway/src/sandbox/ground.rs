@@ -49,18 +49,18 @@ impl Ground {
     }
 
     /// The keeper that runs here, as it wrote it down itself.
-    pub(crate) fn keeper(&self) -> Option<Process> {
+    pub(crate) fn keeper(&self) -> io::Result<Option<Process>> {
         self.written(KEEPER_PID)
     }
 
     /// The boundary that runs here, as its first keeper wrote it down before it let it begin.
-    pub(crate) fn boundary(&self) -> Option<Process> {
+    pub(crate) fn boundary(&self) -> io::Result<Option<Process>> {
         self.written(BOUNDARY_PID)
     }
 
-    fn written(&self, name: &str) -> Option<Process> {
-        let Identity { pid, start } = Identity::read(&self.0.join(name)).ok()??;
-        Some(Process { pid, start })
+    fn written(&self, name: &str) -> io::Result<Option<Process>> {
+        let written = Identity::read(&self.0.join(name))?;
+        Ok(written.map(|Identity { pid, start }| Process { pid, start }))
     }
 
     pub(crate) fn keeper_socket(&self) -> PathBuf {

@@ -21,6 +21,10 @@ impl State {
         match command {
             Command::Spawn => self.spawn(me).await,
             Command::KillKeeper => {
+                if self.keeper.is_none() {
+                    self.keeper = self.find_keeper()?;
+                    self.watch_keeper(me);
+                }
                 if let Some(keeper) = &self.keeper {
                     keeper.kill();
                 } else {
@@ -32,7 +36,7 @@ impl State {
             }
             Command::KillBoundary => {
                 if self.boundary.is_none() {
-                    self.boundary = self.find_boundary();
+                    self.boundary = self.find_boundary()?;
                     self.watch_boundary(me);
                 }
                 match &self.boundary {
@@ -56,6 +60,7 @@ impl State {
             self.boundary = None;
             self.row.main = None;
             self.row.token = ground::token()?;
+            host.processes.boot().clone_into(&mut self.row.boot);
         }
         // On disk before the process is there: the next gateway must not give the same epoch to another one.
         self.persist().await?;
