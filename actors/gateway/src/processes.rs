@@ -43,8 +43,18 @@ struct Inner {
     environment: Vec<CString>,
 }
 
-/// By pid, those that are watched; with how they ended once that is known.
-type Book = HashMap<u32, Option<Ended>>;
+/// By pid, those that are watched.
+#[derive(Debug, Default)]
+struct Book(HashMap<u32, Page>);
+
+/// One process in the book, for as long as anybody watches it.
+#[derive(Debug)]
+struct Page {
+    start: u64,
+    watchers: usize,
+    /// How it ended, once that is known.
+    ended: Option<Ended>,
+}
 
 /// One process that is watched.
 #[derive(Clone, Debug)]
@@ -135,7 +145,7 @@ impl Processes {
     }
 
     fn watch(&self, book: &mut Book, process: Process, pidfd: Ready<OwnedFd>) -> Watched {
-        book.insert(process.pid, None);
+        book.open(&process);
         Watched(Arc::new(Watch {
             process,
             pidfd,
@@ -148,8 +158,8 @@ impl Processes {
         let mut book = self.0.book.lock();
         while let Ok(Some((pid, ended))) = fork::reap() {
             let pid = u32::try_from(pid.as_raw()).unwrap_or_default();
-            if let Some(status) = book.get_mut(&pid) {
-                *status = Some(ended);
+            if let Some(page) = book.0.get_mut(&pid) {
+                page.ended = Some(ended);
             }
         }
     }
@@ -169,14 +179,8 @@ impl Watched {
         // A pidfd that cannot be waited for is one of a process that nobody can know more of.
         let _ = self.0.pidfd.readable().await;
         self.0.book.sweep();
-        self.0
-            .book
-            .0
-            .book
-            .lock()
-            .get(&self.pid())
-            .copied()
-            .flatten()
+        let mut book = self.0.book.0.book.lock();
+        book.page(self.process()).and_then(|page| page.ended)
     }
 
     pub(crate) fn kill(&self) {
@@ -187,7 +191,39 @@ impl Watched {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.book.0.book.lock().remove(&self.process.pid);
+        self.book.0.book.lock().close(&self.process);
+    }
+}
+
+impl Book {
+    /// One more watches this process. A page of another one that had its number is out of date.
+    fn open(&mut self, process: &Process) {
+        if let Some(page) = self.page(process) {
+            page.watchers += 1;
+            return;
+        }
+        let page = Page {
+            start: process.start,
+            watchers: 1,
+            ended: None,
+        };
+        self.0.insert(process.pid, page);
+    }
+
+    /// One less watches it; the last one takes its page along, and nobody else's.
+    fn close(&mut self, process: &Process) {
+        let Some(page) = self.page(process) else {
+            return;
+        };
+        page.watchers -= 1;
+        if page.watchers == 0 {
+            self.0.remove(&process.pid);
+        }
+    }
+
+    fn page(&mut self, process: &Process) -> Option<&mut Page> {
+        let page = self.0.get_mut(&process.pid)?;
+        (page.start == process.start).then_some(page)
     }
 }
 
@@ -256,6 +292,23 @@ mod tests {
     use std::process::Command;
 
     use super::*;
+
+    #[test]
+    fn whoever_watches_no_more_leaves_the_book_to_the_others() {
+        let mut book = Book::default();
+        let old = Process { pid: 7, start: 1 };
+        let new = Process { start: 2, ..old };
+        book.open(&old);
+        book.open(&new);
+        book.open(&new);
+
+        book.close(&old);
+        book.close(&new);
+        book.page(&new).expect("still watched").ended = Some(Ended::Exited(0));
+        book.close(&new);
+
+        assert!(book.page(&new).is_none() && book.0.is_empty());
+    }
 
     #[tokio::test]
     #[expect(clippy::zombie_processes, reason = "the book under test reaps it")]
