@@ -7,7 +7,7 @@ use std::sync::Arc;
 use holdfast_actor::Address;
 use holdfast_wire::v1;
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{Mutex, watch};
 use tonic::transport::Channel;
 
 use crate::refused::Refused;
@@ -35,6 +35,8 @@ pub(crate) struct Entry {
     pub(crate) socket: PathBuf,
     /// One connection for everything else.
     pub(crate) control: Channel,
+    /// Held by whoever changes its policy, until it is known whether it was refused.
+    pub(crate) revising: Arc<Mutex<()>>,
 }
 
 /// How a sandbox stands, for all to see.
@@ -117,6 +119,7 @@ mod tests {
             address: Tree::new(Supervisor::new("tree", Strategy::OneForOne)).address("tree/one"),
             posted: Arc::new(watch::Sender::new(Posted::default())),
             control: dial::lazily(socket.clone()),
+            revising: Arc::default(),
             socket,
         }
     }

@@ -149,6 +149,7 @@ impl Arguments {
             address,
             posted,
             control: dial::lazily(socket.clone()),
+            revising: Arc::default(),
             socket,
         };
         self.host.directory.insert(entry.clone());

@@ -39,8 +39,8 @@ pub(crate) enum Message {
     Report(Box<v1::Report>, Origin, Reply<Result<i64, Refused>>),
     /// This stream of reports has ended.
     Unlinked(u64),
-    /// Want this policy from now on. The answer is its number, and whether a keeper is there to put it in force.
-    Revise(Revision, Reply<Result<(u64, bool), Refused>>),
+    /// Want this policy from now on.
+    Revise(Revision, Reply<Result<Revised, Refused>>),
     /// A policy was refused: the one before is wanted again, and this one is none any more.
     Revert(u64, u64, Reply<()>),
     /// The keeper's process has ended.
@@ -49,6 +49,17 @@ pub(crate) enum Message {
     BoundaryEnded(u32),
     /// Time has passed.
     Woke,
+}
+
+/// A policy that is wanted from now on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Revised {
+    /// Its number.
+    pub(crate) number: u64,
+    /// What was wanted before.
+    pub(crate) before: u64,
+    /// Whether a keeper is there to put it in force.
+    pub(crate) serves: bool,
 }
 
 /// Where a report comes from.
@@ -279,7 +290,7 @@ impl State {
     async fn revise(
         &mut self,
         revision: Revision,
-        reply: Reply<Result<(u64, bool), Refused>>,
+        reply: Reply<Result<Revised, Refused>>,
         now: Moment,
     ) -> Result<(), Fault> {
         // What is being deleted, or is, must not come into the registry again.
@@ -287,8 +298,9 @@ impl State {
             reply.send(Err(Refused::Deleting(self.row.name().to_owned())));
             return Ok(());
         }
+        let before = self.row.policy;
         let row = Row {
-            policy: self.row.policy + 1,
+            policy: before + 1,
             ..self.row.clone()
         };
         match self.arguments.host.ledger.put(&row, Some(revision)).await {
@@ -305,7 +317,12 @@ impl State {
                     self.life.stage,
                     Stage::Up { .. } | Stage::Adopting { .. } | Stage::Silent { .. }
                 );
-                reply.send(Ok((self.row.policy, serves)));
+                let number = self.row.policy;
+                reply.send(Ok(Revised {
+                    number,
+                    before,
+                    serves,
+                }));
             }
             Err(why) => reply.send(Err(Refused::Registry {
                 what: "keep a policy",

@@ -22,6 +22,7 @@ use crate::life::Ask;
 use crate::logs::{self, Logs, Unknown, Wanted};
 use crate::refused::Refused;
 use crate::registry::row::Revision;
+use crate::sandbox::Revised;
 use crate::{roster, sandbox, tree};
 
 pub(super) struct Service {
@@ -223,16 +224,22 @@ impl Gateway for Service {
         let request = request.into_inner();
         let entry = self.host.directory.find(&request.sandbox)?;
         check::policy(&request.policy_name, &request.yaml)?;
+        // One after the other: what a refused one gives way to must be what was wanted before it.
+        let _alone = entry.revising.lock().await;
         let revision = Revision {
             yaml: request.yaml.clone(),
             name: request.policy_name,
         };
-        let before = in_force(&entry);
+        let present = in_force(&entry);
         let revise = |reply| sandbox::Message::Revise(revision, reply);
-        let (number, serves) = ask(&entry, revise, PATIENCE).await??;
+        let Revised {
+            number,
+            before,
+            serves,
+        } = ask(&entry, revise, PATIENCE).await??;
         let kept = |error: String| v1::PolicyState {
             desired: number,
-            enforced: if serves { before } else { 0 },
+            enforced: if serves { present } else { 0 },
             hash: String::new(),
             error,
         };
