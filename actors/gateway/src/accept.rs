@@ -2,7 +2,10 @@
 //!
 //! ```text
 //! permit ──▶ accept ──▶ who is it? ──▶ the service; the permit goes with the connection
-//!    ▲          └─ EMFILE, ENFILE, ENOBUFS, ENOMEM: counted, wait 10 ms … 1 s; the connection waits in the backlog
+//!    ▲          ├─ EMFILE, ENFILE, ENOBUFS, ENOMEM: counted, wait 10 ms … 1 s; the connection waits in the backlog
+//!    │          ├─ a connection that broke before it was accepted: the next one
+//!    │          ├─ the socket is none any more: the end
+//!    │          └─ anything else: told, wait 10 ms … 1 s
 //!    └─ a stranger: counted, dropped
 //! ```
 //!
@@ -25,7 +28,7 @@ use futures_util::Stream;
 use futures_util::stream::unfold;
 use holdfast_actor::Clock;
 use holdfast_kernel::descriptors::is_exhausted;
-use holdfast_observability::{Limiter, exhausted, transport};
+use holdfast_observability::{Limiter, exhausted, fault, transport};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -149,23 +152,31 @@ impl Porter {
                         transport!(held_back, "refused a connection of another user");
                     }
                 }
-                Err(error) => match error.raw_os_error() {
-                    Some(errno) if is_exhausted(errno) => {
+                Err(error) => match Fate::of(&error) {
+                    Fate::Next => {}
+                    Fate::Over => return None,
+                    Fate::Starved => {
                         self.door.counts.starved.fetch_add(1, Ordering::Relaxed);
                         if let Some(held_back) = self.may_complain() {
                             exhausted!(%error, held_back, "accept a connection; it waits in the backlog");
                         }
-                        tokio::time::sleep(self.pause).await;
-                        self.pause = (self.pause * 2).min(MOST);
+                        self.rest().await;
                     }
-                    Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP) => {
-                        return None;
+                    Fate::Later => {
+                        if let Some(held_back) = self.may_complain() {
+                            fault!(%error, held_back, "accept a connection; it is tried again");
+                        }
+                        self.rest().await;
                     }
-                    // About one connection only: the next may be good.
-                    _ => {}
                 },
             }
         }
+    }
+
+    /// Longer each time, until somebody comes in.
+    async fn rest(&mut self) {
+        tokio::time::sleep(self.pause).await;
+        self.pause = (self.pause * 2).min(MOST);
     }
 
     /// `None` instead of the peer: one who may not come.
@@ -179,14 +190,19 @@ impl Porter {
                         () = tokio::time::sleep(LOOK) => look(path, present),
                     }
                 };
-                let known = stream.peer_cred()?;
-                let may = known.uid() == 0 || known.uid() == geteuid().as_raw();
-                let pid = known.pid().and_then(|pid| u32::try_from(pid).ok());
-                Ok((Wire::Unix(stream), may.then_some(Peer { pid })))
+                // Whoever cannot be known is a stranger.
+                let known = stream.peer_cred().ok();
+                let own = |uid| uid == 0 || uid == geteuid().as_raw();
+                let known = known.filter(|known| own(known.uid()));
+                let peer = known.map(|known| Peer {
+                    pid: known.pid().and_then(|pid| u32::try_from(pid).ok()),
+                });
+                Ok((Wire::Unix(stream), peer))
             }
             Socket::Tcp(socket) => {
                 let (stream, _) = socket.accept().await?;
-                stream.set_nodelay(true)?;
+                // One that is broken already is found out by whoever reads from it.
+                let _ = stream.set_nodelay(true);
                 Ok((Wire::Tcp(stream), Some(Peer::default())))
             }
         }
@@ -210,14 +226,53 @@ fn look(path: &Path, present: &Mutex<Arc<UnixListener>>) {
 }
 
 fn bind(path: &Path) -> io::Result<UnixListener> {
-    if let Ok(found) = fs::symlink_metadata(path)
-        && found.file_type().is_socket()
-    {
-        fs::remove_file(path)?;
+    if matches!(is_socket(path)?, Some(false)) {
+        let why = "there is something that is no socket; move it away, or name another place";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, why));
     }
-    let socket = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(0o600))?;
+    // Bound beside its place and moved there: nobody ever finds a socket that others may use, or one of a dead gateway where
+    // there is a living one.
+    let fresh = path.with_extension("new");
+    if matches!(is_socket(&fresh)?, Some(true)) {
+        fs::remove_file(&fresh)?;
+    }
+    let socket = UnixListener::bind(&fresh)?;
+    fs::set_permissions(&fresh, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&fresh, path)?;
     Ok(socket)
+}
+
+/// `None` when nothing is there.
+fn is_socket(path: &Path) -> io::Result<Option<bool>> {
+    match fs::symlink_metadata(path) {
+        Ok(found) => Ok(Some(found.file_type().is_socket())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What follows when a connection could not be accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Fate {
+    /// It was about that connection only: the next may be good.
+    Next,
+    /// There is something wanting that will be there again.
+    Starved,
+    /// Nobody can be accepted on this socket any more.
+    Over,
+    /// Nobody knows. It may be the same at once, so it is not tried at once.
+    Later,
+}
+
+impl Fate {
+    fn of(error: &io::Error) -> Self {
+        match error.raw_os_error() {
+            Some(libc::ECONNABORTED | libc::EINTR) => Self::Next,
+            Some(libc::EBADF | libc::EINVAL | libc::ENOTSOCK | libc::EOPNOTSUPP) => Self::Over,
+            Some(errno) if is_exhausted(errno) => Self::Starved,
+            Some(_) | None => Self::Later,
+        }
+    }
 }
 
 impl Connected for Connection {
@@ -298,6 +353,35 @@ mod tests {
     use futures_util::StreamExt as _;
 
     use super::*;
+
+    #[test]
+    fn what_nobody_knows_is_not_tried_at_once() {
+        let fate = |errno| Fate::of(&io::Error::from_raw_os_error(errno));
+        assert_eq!(fate(libc::ECONNABORTED), Fate::Next);
+        assert_eq!(fate(libc::EMFILE), Fate::Starved);
+        assert_eq!(fate(libc::EBADF), Fate::Over);
+        for unknown in [libc::EPERM, libc::EPROTO, libc::ENETDOWN] {
+            assert_eq!(fate(unknown), Fate::Later);
+        }
+        assert_eq!(Fate::of(&io::ErrorKind::Other.into()), Fate::Later);
+    }
+
+    #[tokio::test]
+    async fn a_dead_gateways_socket_is_replaced_and_nothing_else_is() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("gateway.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
+
+        let _door = Door::unix(&path).expect("replaced");
+
+        let _guest = UnixStream::connect(&path).await.expect("connected");
+        assert_eq!(fs::read_dir(base.path()).expect("listed").count(), 1);
+        let file = base.path().join("notes");
+        fs::write(&file, "mine").expect("written");
+        let refused = Door::unix(&file).expect_err("somebody's file");
+        assert!(refused.to_string().contains("no socket"), "{refused}");
+        assert_eq!(fs::read(&file).expect("still there"), b"mine");
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_socket_that_was_removed_is_made_anew() {

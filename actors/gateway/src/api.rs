@@ -83,6 +83,7 @@ async fn serve(
     service: service::Service,
 ) -> Result<(), Fault> {
     let mut closing = service.closing.clone();
+    let over = closing.clone();
     let health = health::Service {
         directory: service.host.directory.clone(),
     };
@@ -120,7 +121,12 @@ async fn serve(
     finished
         .await
         .map_err(|error| Fault::failed(format!("serve: {error}")))?;
-    Ok(())
+    if *over.borrow() {
+        return Ok(());
+    }
+    Err(Fault::failed(
+        "accept connections: the socket is none any more",
+    ))
 }
 
 /// How a sandbox stands now, and again at each change, until it is deleted. Changes that come faster than they are read

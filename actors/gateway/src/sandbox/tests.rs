@@ -32,7 +32,7 @@ impl Actor for Deaf {
 }
 
 /// A sandbox on a registry of its own.
-struct Stage {
+struct Scene {
     store: Arc<Store>,
     sandbox: Address<Message>,
     gone: mpsc::UnboundedReceiver<()>,
@@ -40,7 +40,7 @@ struct Stage {
     _base: tempfile::TempDir,
 }
 
-impl Stage {
+impl Scene {
     async fn new(row: Row) -> Self {
         let base = tempfile::tempdir().expect("a directory");
         let store = Arc::new(Store::open(&base.path().join("registry.redb")).expect("made"));
@@ -106,7 +106,7 @@ fn row(stage: Kind) -> Row {
 
 #[tokio::test]
 async fn a_policy_for_a_sandbox_that_was_deleted_brings_nothing_back() {
-    let mut stage = Stage::new(row(Kind::Ending)).await;
+    let mut stage = Scene::new(row(Kind::Ending)).await;
     stage.gone.recv().await.expect("removed");
 
     let answer = stage.revise().await;
@@ -118,7 +118,7 @@ async fn a_policy_for_a_sandbox_that_was_deleted_brings_nothing_back() {
 
 #[tokio::test]
 async fn a_refused_policy_gives_way_to_the_one_that_was_wanted_before_it() {
-    let stage = Stage::new(row(Kind::Stopped)).await;
+    let stage = Scene::new(row(Kind::Stopped)).await;
     let revised = |number| Revised {
         number,
         before: number - 1,
