@@ -2,13 +2,14 @@
 
 use holdfast_tests::daemon::{Gateway, request, said};
 use holdfast_tests::limit;
-use holdfast_tests::wait::{LONG, until};
+use holdfast_tests::wait::{LONG, now, until};
 use holdfast_tests::{Area, everyone, leaks, stat};
 use holdfast_wire::v1::gateway_client::GatewayClient;
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::time::Duration;
 
 fn is(phase: v1::Phase) -> impl Fn(&v1::Status) -> bool {
     move |status| status.phase() == phase
@@ -575,6 +576,51 @@ fn a_gateways_socket_that_is_removed_comes_back() {
 
         ready(&gateway, "qa");
         gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// SV-01: a sandbox that nobody can reach is not shown as Ready.
+#[test]
+fn a_directory_that_is_removed_is_told_within_two_seconds_and_a_restart_heals_it() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let mut made = request(&area, "qa");
+        made.arguments = program("while :; do date +%s%N > beat; sleep 0.05; done");
+        let made = gateway.create(made).expect("made");
+        ready(&gateway, "qa");
+        let directory = area.runtime().join("sandboxes").join(&made.id);
+
+        fs::remove_dir_all(&directory).expect("removed");
+        let removed = now();
+        let told = gateway.until("qa", "not Ready", |status| {
+            status.phase() != v1::Phase::Ready
+        });
+        let after = now() - removed;
+
+        assert!(after < Duration::from_secs(2), "{after:?}");
+        assert_eq!(
+            (told.phase(), &*told.reason),
+            (v1::Phase::Degraded, "DirectoryRemoved")
+        );
+        let path = directory.to_string_lossy();
+        assert!(told.message.contains(&*path), "{}", told.message);
+        assert!(
+            told.message.contains("holdfast restart qa"),
+            "{}",
+            told.message
+        );
+        let beat = || fs::read(area.work().join("beat")).unwrap_or_default();
+        let last = beat();
+        until("the workload works on", LONG, || beat() != last);
+
+        restart(&gateway, "qa").expect("restarted");
+        let status = gateway.until("qa", "Ready anew", |status| {
+            status.phase() == v1::Phase::Ready && status.generation == 2
+        });
+        assert!(directory.exists(), "{status:?}");
+        gateway.delete("qa", true).expect("deleted");
+        nothing_is_left(&area);
         assert_eq!(gateway.stop(), Some(0));
     }
 }

@@ -93,6 +93,8 @@ pub(crate) struct State {
     last: Option<v1::Status>,
     /// Which stream it came over.
     stream: u64,
+    /// Whether the directory was not there any more when it came.
+    cut_off: bool,
     keeper: Option<Watched>,
     boundary: Option<Watched>,
     /// What the life wants done.
@@ -239,6 +241,7 @@ impl State {
         }
         self.last = Some(status);
         self.stream = stream;
+        self.cut_off = self.ground.is_removed();
         self.step(Event::Reported, me.now());
         let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
         Ok(clock::wall_ms().saturating_add(lease))
@@ -384,6 +387,7 @@ impl State {
             row: &self.row,
             life: &self.life,
             last: self.last.as_ref(),
+            removed: self.cut_off.then_some(&*self.ground.0),
             before: &before,
             now,
             wall_ms: clock::wall_ms(),

@@ -1,6 +1,7 @@
 //! How a sandbox stands: what its keeper last said, and what the gateway knows better. The one evaluation behind every
 //! surface.
 
+use std::path::Path;
 use std::time::Duration;
 
 use holdfast_actor::Moment;
@@ -16,6 +17,8 @@ pub(crate) struct Known<'a> {
     pub(crate) life: &'a Life,
     /// What the keepers of this generation said last.
     pub(crate) last: Option<&'a v1::Status>,
+    /// The directory that it shares with its keeper, when somebody has removed that.
+    pub(crate) removed: Option<&'a Path>,
     /// The status before this one.
     pub(crate) before: &'a v1::Status,
     pub(crate) now: Moment,
@@ -30,6 +33,9 @@ impl Known<'_> {
         match &life.stage {
             Stage::Up { until } => {
                 status.lease_expires_ms = self.wall(*until);
+                if let Some(directory) = self.removed {
+                    self.cut_off(&mut status, directory);
+                }
             }
             Stage::Pending { .. }
             | Stage::Starting { .. }
@@ -71,6 +77,40 @@ impl Known<'_> {
             status.since_ms = self.wall_ms;
         }
         status
+    }
+
+    /// The keeper does not know that nobody reaches it any more: its sockets are gone with their directory.
+    fn cut_off(&self, status: &mut v1::Status, directory: &Path) {
+        match status.phase() {
+            v1::Phase::Ready | v1::Phase::Degraded => {}
+            v1::Phase::Unspecified
+            | v1::Phase::Pending
+            | v1::Phase::Failed
+            | v1::Phase::Stopped
+            | v1::Phase::Deleting => return,
+        }
+        let admitting = v1::ConditionType::ExecAdmitting;
+        let message = format!(
+            "its directory {} was removed, and its sockets with it: the workload goes on, and nothing can be started in it; \
+             `holdfast restart {}` makes it anew",
+            directory.display(),
+            self.row.name()
+        );
+        let known = self.before.conditions.iter().find(|condition| {
+            condition.r#type() == admitting && condition.reason == DIRECTORY_REMOVED
+        });
+        let since_ms = known.map_or(self.wall_ms, |known| known.since_ms);
+        for condition in &mut status.conditions {
+            if condition.r#type() == admitting {
+                condition.status = v1::Truth::False.into();
+                DIRECTORY_REMOVED.clone_into(&mut condition.reason);
+                condition.message.clone_from(&message);
+                condition.since_ms = since_ms;
+            }
+        }
+        status.phase = v1::Phase::Degraded.into();
+        DIRECTORY_REMOVED.clone_into(&mut status.reason);
+        status.message = message;
     }
 
     /// The keeper has no say, or none any more.
@@ -264,6 +304,8 @@ fn deleting() -> (v1::Phase, Why) {
     )
 }
 
+const DIRECTORY_REMOVED: &str = "DirectoryRemoved";
+
 /// In the order in which they are told.
 pub(crate) const CONDITIONS: [v1::ConditionType; 8] = [
     v1::ConditionType::ConfinementVerified,
@@ -291,6 +333,7 @@ mod tests {
                 row: &row,
                 life,
                 last,
+                removed: None,
                 before: &before,
                 now: Moment::ORIGIN,
                 wall_ms: 1_000,
@@ -340,6 +383,49 @@ mod tests {
         );
     }
 
+    /// SV-01: what nobody can reach is not Ready, whatever its keeper says.
+    #[test]
+    fn a_sandbox_whose_directory_was_removed_is_degraded_and_names_it() {
+        let now = Moment::ORIGIN;
+        let mut life = Life::new(Restart::Never, Seed::new(1), now);
+        life.step(Event::Woke, now);
+        life.step(Event::Reported, now);
+        let (row, last) = (Row::default(), ready());
+        let told = |before: &v1::Status, removed: bool, wall_ms| {
+            Known {
+                row: &row,
+                life: &life,
+                last: Some(&last),
+                removed: removed.then_some(Path::new("/run/it")),
+                before,
+                now,
+                wall_ms,
+            }
+            .status()
+        };
+        let before = told(&v1::Status::default(), false, 1_000);
+        assert_eq!(before.phase(), v1::Phase::Ready);
+
+        let gone = told(&before, true, 2_000);
+        let still = told(&gone, true, 3_000);
+        let back = told(&still, false, 4_000);
+
+        assert_eq!(
+            (gone.phase(), &*gone.reason, gone.since_ms),
+            (v1::Phase::Degraded, DIRECTORY_REMOVED, 2_000)
+        );
+        assert!(gone.message.contains("/run/it") && gone.message.contains("holdfast restart"));
+        let mut cut = gone.conditions.iter();
+        let cut = cut.find(|known| known.status() != v1::Truth::True);
+        let cut = cut.expect("one does not hold");
+        assert_eq!(cut.r#type(), v1::ConditionType::ExecAdmitting);
+        assert_eq!(
+            (still.since_ms, &still.conditions),
+            (2_000, &gone.conditions)
+        );
+        assert_eq!((back.phase(), back.since_ms), (v1::Phase::Ready, 4_000));
+    }
+
     #[test]
     fn until_an_adopted_keeper_reports_the_registry_is_what_is_known() {
         let now = Moment::ORIGIN;
@@ -363,6 +449,7 @@ mod tests {
             row: &row,
             life: &life,
             last: None,
+            removed: None,
             before: &v1::Status::default(),
             now,
             wall_ms: 1_000,

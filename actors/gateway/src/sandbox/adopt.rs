@@ -28,6 +28,7 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> io::Res
         life,
         last: None,
         stream: 0,
+        cut_off: false,
         keeper: None,
         boundary: None,
         commands: Vec::new(),

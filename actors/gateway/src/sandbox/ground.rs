@@ -39,6 +39,11 @@ impl Ground {
         fs::rename(fresh, self.0.join(SPEC))
     }
 
+    /// Whether somebody has removed it, with every socket in it.
+    pub(crate) fn is_removed(&self) -> bool {
+        matches!(self.0.try_exists(), Ok(false))
+    }
+
     /// What the keeper said last, when it had the time.
     pub(crate) fn last(&self) -> Option<v1::Status> {
         v1::Status::decode(&*fs::read(self.0.join(LAST)).ok()?).ok()
