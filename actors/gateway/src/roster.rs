@@ -91,16 +91,12 @@ impl Arguments {
         if host.directory.len() >= MOST_SANDBOXES {
             return Err(full());
         }
-        let row = fresh(request);
+        let (row, revision) = fresh(request);
         let directory = host.places.sandbox_state(&row.id);
         places::own(&directory).map_err(|why| Refused::Host {
             what: format!("create {name}"),
             why: crate::chain(&why),
         })?;
-        let revision = Revision {
-            yaml: row.request().policy,
-            name: row.request().policy_name,
-        };
         let undo = || {
             // What cannot be removed now is swept away at the next start.
             let _ = fs::remove_dir_all(&directory);
@@ -157,9 +153,15 @@ impl Arguments {
     }
 }
 
-fn fresh(request: v1::CreateRequest) -> Row {
+/// The row of a new sandbox, and the first revision of its policy, which is kept beside it: nobody who looks at the row has to
+/// carry the text along.
+fn fresh(mut request: v1::CreateRequest) -> (Row, Revision) {
     let now = clock::wall_ms();
-    Row {
+    let revision = Revision {
+        yaml: std::mem::take(&mut request.policy),
+        name: std::mem::take(&mut request.policy_name),
+    };
+    let row = Row {
         // The same kind of id: unique, in the order of time, 26 characters.
         id: Decision::new(clock::wall()).to_string(),
         request: Some(request),
@@ -167,7 +169,8 @@ fn fresh(request: v1::CreateRequest) -> Row {
         created_ms: now,
         policy: 1,
         ..Row::default()
-    }
+    };
+    (row, revision)
 }
 
 /// Removes what a crash has left of sandboxes that are not in the registry.
@@ -187,5 +190,32 @@ fn sweep(host: &Host, rows: &[Row]) {
                 tracing::warn!(path = %path.display(), %error, "remove what was left of a sandbox");
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_is_kept_once_and_not_in_the_row() {
+        let request = v1::CreateRequest {
+            name: "qa".to_owned(),
+            policy: "version: 1\n".to_owned(),
+            policy_name: "p.yaml".to_owned(),
+            ..v1::CreateRequest::default()
+        };
+
+        let (row, revision) = fresh(request);
+
+        assert_eq!((row.name(), row.policy), ("qa", 1));
+        assert_eq!(
+            (&*row.request().policy, &*row.request().policy_name),
+            ("", "")
+        );
+        assert_eq!(
+            (&*revision.yaml, &*revision.name),
+            ("version: 1\n", "p.yaml")
+        );
     }
 }

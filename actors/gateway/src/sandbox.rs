@@ -348,10 +348,10 @@ impl State {
 
     /// Writes down what changed, does what follows, and tells everybody.
     async fn settle(&mut self, me: &Me<Message>) -> Result<(), Fault> {
+        let follows = self.note() || !self.commands.is_empty();
         // That it is not Ready any more cannot wait for a disk.
-        let now = me.now();
-        if self.arguments.posted.borrow().status.phase() == v1::Phase::Ready {
-            self.publish(now);
+        if follows && self.arguments.posted.borrow().status.phase() == v1::Phase::Ready {
+            self.publish(me.now());
         }
         loop {
             self.persist().await?;
@@ -371,8 +371,7 @@ impl State {
     }
 
     async fn persist(&mut self) -> Result<(), Fault> {
-        self.row = self.durable();
-        if !self.removed && self.row != self.stored {
+        if self.note() {
             self.arguments.host.ledger.put(&self.row, None).await?;
             self.stored.clone_from(&self.row);
         }

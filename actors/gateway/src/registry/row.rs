@@ -7,7 +7,7 @@ use holdfast_wire::v1;
 pub(crate) struct Row {
     #[prost(string, tag = "1")]
     pub(crate) id: String,
-    /// As it was asked for.
+    /// As it was asked for, but for its policy: that is its first revision.
     #[prost(message, optional, tag = "2")]
     pub(crate) request: Option<v1::CreateRequest>,
     /// 0 until the first one begins.

@@ -147,8 +147,8 @@ impl State {
         self.row.boot == self.arguments.host.processes.boot()
     }
 
-    /// What has to be on disk of it now.
-    pub(super) fn durable(&self) -> Row {
+    /// Brings the row up to date with what has to be on disk now, and says whether that is not there yet.
+    pub(super) fn note(&mut self) -> bool {
         let life = &self.life;
         let (stage, after, why) = match &life.stage {
             Stage::Pending { why, .. } => (Kind::Pending, row::After::Stop, Some(why)),
@@ -167,19 +167,15 @@ impl State {
             Stage::Failed { why } => (Kind::Failed, row::After::Stop, Some(why)),
             Stage::Deleting { .. } => (Kind::Ending, row::After::Delete, None),
         };
-        let why = why.cloned().unwrap_or_default();
-        Row {
-            generation: life.generation,
-            epoch: life.epoch,
-            restarts: life.restarts,
-            keepers: life.keepers,
-            stage: stage.into(),
-            after: after.into(),
-            reason: why.reason,
-            message: why.message,
-            keeper: Self::process(self.keeper.as_ref()),
-            boundary: Self::process(self.boundary.as_ref()),
-            ..self.row.clone()
-        }
+        let row = &mut self.row;
+        (row.stage, row.after) = (stage.into(), after.into());
+        let (reason, message) = why.map_or(("", ""), |why| (&*why.reason, &*why.message));
+        reason.clone_into(&mut row.reason);
+        message.clone_into(&mut row.message);
+        (row.generation, row.epoch) = (life.generation, life.epoch);
+        (row.restarts, row.keepers) = (life.restarts, life.keepers);
+        row.keeper = Self::process(self.keeper.as_ref());
+        row.boundary = Self::process(self.boundary.as_ref());
+        !self.removed && self.row != self.stored
     }
 }
