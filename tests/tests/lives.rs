@@ -432,6 +432,17 @@ fn a_gateway_that_cannot_look_takes_nobody_for_dead() {
         for pid in before.pids.values() {
             assert!(runs(*pid), "{}", said(&area));
         }
+        let mut asking = client.clone();
+        let qa = v1::SandboxRequest {
+            sandbox: "qa".to_owned(),
+        };
+        let told = gateway.wait(async move { asking.get(qa).await });
+        let told = told.expect("told").into_inner();
+        assert_eq!(
+            (told.phase(), &*told.reason),
+            (v1::Phase::Degraded, "Unobserved"),
+            "{told:#?}"
+        );
         limit::descriptors(gateway.pid(), 1024);
 
         let after = gateway.until("qa", "Ready again", |status| {

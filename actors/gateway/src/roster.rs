@@ -10,7 +10,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use holdfast_actor::{Actor, Address, Child, Dynamic, Fault, Me, Refusal, Reply};
+use holdfast_actor::{Actor, Address, Child, Class, Dynamic, Fault, Me, Refusal, Reply};
 use holdfast_observability::Decision;
 use holdfast_wire::v1;
 use tokio::sync::watch;
@@ -58,8 +58,16 @@ impl Actor for Roster {
                 // Only this roster fell, and not the sandboxes before it: this one is still there.
                 Err(Refusal::Duplicate) if host.directory.has(row.name()) => {}
                 Err(refusal) => {
+                    // Want of a resource is waited out, here as there.
+                    let class = match &refusal {
+                        Refusal::StartFailed(reason) => reason.class(),
+                        Refusal::Full { .. }
+                        | Refusal::Duplicate
+                        | Refusal::Unknown
+                        | Refusal::Down => Class::Failed,
+                    };
                     let name = row.name();
-                    return Err(Fault::failed(format!("bring back {name}: {refusal}")));
+                    return Err(Fault::new(class, format!("bring back {name}: {refusal}")));
                 }
             }
         }

@@ -118,16 +118,20 @@ impl Actor for Sandbox {
     type State = State;
 
     async fn start(me: &Me<Message>, arguments: Arguments) -> Result<State, Fault> {
-        let row = arguments.host.ledger.row(&arguments.id).await?;
-        let Some(row) = row else {
-            // The life before this one fell when all of it was removed but its place.
-            arguments.host.directory.remove(&arguments.id);
-            let _ = arguments.roster.send(roster::Message::Gone(arguments.id));
-            return Err(Fault::failed(
-                "find the sandbox in the registry: it is deleted",
-            ));
-        };
-        let state = adopt::adopt(me, arguments, row)?;
+        let posted = Arc::clone(&arguments.posted);
+        let found = find(me, arguments).await;
+        let state = found.inspect_err(|fault| {
+            // What the life before this one said holds no more.
+            posted.send_if_modified(|posted| {
+                let status =
+                    standing::unobserved(&posted.status, &fault.to_string(), clock::wall_ms());
+                let told = status.is_some();
+                if let Some(status) = status {
+                    posted.status = Arc::new(status);
+                }
+                told
+            });
+        })?;
         state.publish(me.now());
         // What follows is done as the first message, so that nobody waits for it.
         me.after(Duration::ZERO, Message::Woke);
@@ -159,6 +163,20 @@ impl Actor for Sandbox {
         }
         state.settle(me).await
     }
+}
+
+/// Finds a sandbox in the registry, and its processes.
+async fn find(me: &Me<Message>, arguments: Arguments) -> Result<State, Fault> {
+    let row = arguments.host.ledger.row(&arguments.id).await?;
+    if let Some(row) = row {
+        return Ok(adopt::adopt(me, arguments, row)?);
+    }
+    // The life before this one fell when all of it was removed but its place.
+    arguments.host.directory.remove(&arguments.id);
+    let _ = arguments.roster.send(roster::Message::Gone(arguments.id));
+    Err(Fault::failed(
+        "find the sandbox in the registry: it is deleted",
+    ))
 }
 
 impl State {

@@ -119,22 +119,7 @@ impl Known<'_> {
         status.phase = phase.into();
         status.lease_expires_ms = 0;
         status.since_ms = 0;
-        for kind in CONDITIONS {
-            if !status.conditions.iter().any(|known| known.r#type() == kind) {
-                status.conditions.push(v1::Condition {
-                    r#type: kind.into(),
-                    ..v1::Condition::default()
-                });
-            }
-        }
-        for condition in &mut status.conditions {
-            if condition.status() != v1::Truth::Unknown || condition.reason != why.reason {
-                condition.since_ms = self.wall_ms;
-            }
-            condition.status = v1::Truth::Unknown.into();
-            condition.reason.clone_from(&why.reason);
-            condition.message.clone_from(&why.message);
-        }
+        doubt(status, &why, self.wall_ms);
         let alive = self.life.alive();
         // Before a first report there is what the registry knows.
         let known = [
@@ -238,6 +223,52 @@ impl Known<'_> {
         let left: Duration = at - self.now;
         self.wall_ms
             .saturating_add(i64::try_from(left.as_millis()).unwrap_or(i64::MAX))
+    }
+}
+
+/// How a sandbox stands that the gateway itself cannot look at: what was told of it before holds no more. `None` where nothing
+/// runs that could be otherwise by now.
+pub(crate) fn unobserved(before: &v1::Status, why: &str, wall_ms: i64) -> Option<v1::Status> {
+    match before.phase() {
+        v1::Phase::Ready | v1::Phase::Degraded => {}
+        v1::Phase::Unspecified
+        | v1::Phase::Pending
+        | v1::Phase::Failed
+        | v1::Phase::Stopped
+        | v1::Phase::Deleting => return None,
+    }
+    let message = format!(
+        "the gateway cannot find out how it stands, and tries again: {why}; the workload goes on"
+    );
+    let why = Why::new("Unobserved", message);
+    let mut status = before.clone();
+    doubt(&mut status, &why, wall_ms);
+    if (status.phase(), &status.reason) != (v1::Phase::Degraded, &why.reason) {
+        status.since_ms = wall_ms;
+    }
+    status.phase = v1::Phase::Degraded.into();
+    status.lease_expires_ms = 0;
+    (status.reason, status.message) = (why.reason, why.message);
+    Some(status)
+}
+
+/// Every condition is unknown.
+fn doubt(status: &mut v1::Status, why: &Why, wall_ms: i64) {
+    for kind in CONDITIONS {
+        if !status.conditions.iter().any(|known| known.r#type() == kind) {
+            status.conditions.push(v1::Condition {
+                r#type: kind.into(),
+                ..v1::Condition::default()
+            });
+        }
+    }
+    for condition in &mut status.conditions {
+        if condition.status() != v1::Truth::Unknown || condition.reason != why.reason {
+            condition.since_ms = wall_ms;
+        }
+        condition.status = v1::Truth::Unknown.into();
+        condition.reason.clone_from(&why.reason);
+        condition.message.clone_from(&why.message);
     }
 }
 
@@ -424,6 +455,27 @@ mod tests {
             (2_000, &gone.conditions)
         );
         assert_eq!((back.phase(), back.since_ms), (v1::Phase::Ready, 4_000));
+    }
+
+    /// SV-01: a gateway that cannot look does not go on saying Ready.
+    #[test]
+    fn what_cannot_be_looked_at_is_not_ready() {
+        let told = unobserved(&ready(), "too many open files", 1_000).expect("it may be otherwise");
+
+        assert_eq!(
+            (told.phase(), &*told.reason, told.since_ms),
+            (v1::Phase::Degraded, "Unobserved", 1_000)
+        );
+        assert!(told.message.contains("too many open files"));
+        let mut conditions = told.conditions.iter();
+        assert!(conditions.all(|known| known.status() == v1::Truth::Unknown));
+        let again = unobserved(&told, "the same", 2_000).expect("it may be otherwise");
+        assert_eq!(again.since_ms, 1_000);
+        let stopped = v1::Status {
+            phase: v1::Phase::Stopped.into(),
+            ..v1::Status::default()
+        };
+        assert_eq!(unobserved(&stopped, "x", 1_000), None);
     }
 
     #[test]
