@@ -371,9 +371,15 @@ fn first(arguments: &Arguments, assignment: &Assignment, works: &Works, held: &H
 /// How the main process ended, in one sentence.
 fn exited(ending: &v1::Ending) -> String {
     let how = ending.exit.as_ref().and_then(|exit| exit.how.as_ref());
+    let because = |how: String| match &*ending.reason {
+        "" => how,
+        reason => format!("{how} ({reason})"),
+    };
     match how {
-        Some(How::Code(code)) => format!("the main process exited with status {code}"),
-        Some(How::Signal(signal)) => format!("the main process was ended by signal {signal}"),
+        Some(How::Code(code)) => because(format!("the main process exited with status {code}")),
+        Some(How::Signal(signal)) => {
+            because(format!("the main process was ended by signal {signal}"))
+        }
         Some(How::Unknown(why)) if ending.reason.is_empty() => {
             format!("the main process ended, nobody knows how: {why}")
         }
@@ -412,6 +418,10 @@ mod tests {
         assert_eq!(
             exited(&ending(How::Signal(9), "")),
             "the main process was ended by signal 9"
+        );
+        assert_eq!(
+            exited(&ending(How::Signal(9), "OutOfMemory")),
+            "the main process was ended by signal 9 (OutOfMemory)"
         );
         assert_eq!(
             exited(&ending(

@@ -136,34 +136,25 @@ fn over(last: Option<&v1::Status>) -> End {
         Some((last, main)) if last.reason != "Halted" => End::MainExited {
             success: main.exit.as_ref().and_then(|exit| exit.how.clone())
                 == Some(v1::exit::How::Code(0)),
-            why: Why::new("MainExited", ending(main)),
+            // In its keeper's own words: who saw the end says it once, for every surface.
+            why: Why::new("MainExited", said(last, "the main process ended")),
         },
         Some(_) | None => End::Halted,
     }
 }
 
-/// How the main process ended, as a sentence.
-fn ending(main: &v1::Ending) -> String {
-    let how = match main.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
-        Some(v1::exit::How::Code(code)) => format!("exited with status {code}"),
-        Some(v1::exit::How::Signal(signal)) => format!("was killed by signal {signal}"),
-        Some(v1::exit::How::Unknown(why)) => format!("ended, nobody knows how: {why}"),
-        None => "ended, nobody knows how".to_owned(),
-    };
-    match &*main.reason {
-        "" => format!("the main process {how}"),
-        reason => format!("the main process {how} ({reason})"),
-    }
+fn lost(last: Option<&v1::Status>) -> Why {
+    let otherwise = "the boundary died, and everything inside with it";
+    let told = last.map_or(otherwise, |last| said(last, otherwise));
+    Why::new("BoundaryLost", told)
 }
 
-fn lost(last: Option<&v1::Status>) -> Why {
-    let told = last.filter(|last| !last.message.is_empty());
-    Why::new(
-        "BoundaryLost",
-        told.map_or("the boundary died, and everything inside with it", |last| {
-            &last.message
-        }),
-    )
+/// A keeper's last sentence, if it had one.
+fn said<'a>(last: &'a v1::Status, otherwise: &'a str) -> &'a str {
+    match &*last.message {
+        "" => otherwise,
+        message => message,
+    }
 }
 
 fn problem(failed: Option<v1::Problem>, otherwise: &str) -> Why {
@@ -223,6 +214,7 @@ mod tests {
         let status = v1::Status {
             phase: v1::Phase::Stopped.into(),
             reason: "MainExited".to_owned(),
+            message: "the main process exited with status 3".to_owned(),
             main: Some(v1::Ending {
                 exit: Some(exit),
                 ..v1::Ending::default()

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 
 use holdfast_wire::v1;
 use holdfast_wire::v1::Truth;
+use holdfast_wire::v1::exit::How;
 
 use super::{document, request, words};
 use crate::cli::sandboxes::Status;
-use crate::client::{self, Client, refused};
+use crate::client::{self, Client, refused, unnumbered};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
@@ -169,17 +170,26 @@ fn facts(status: &v1::Status, now_ms: i64) -> Vec<(&'static str, String)> {
         facts.push(("restarts", restarts.to_string()));
     }
     if let Some(main) = &status.main {
-        let ended = document::ending(main);
-        facts.push((
-            "main",
-            format!(
-                "ended with {}, {}",
-                ended["exitCode"],
-                age(main.ended_ms, now_ms)
-            ),
-        ));
+        let ago = age(main.ended_ms, now_ms);
+        facts.push(("main", format!("{}, {ago}", ended(main))));
     }
     facts
+}
+
+/// How the main process ended, in words.
+fn ended(main: &v1::Ending) -> String {
+    let how = match main.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+        Some(How::Code(code)) => format!("exited with status {code}"),
+        Some(How::Signal(signal)) => format!("was ended by signal {signal}"),
+        Some(How::Unknown(why)) if !why.is_empty() => {
+            format!("ended, nobody knows how: {}", unnumbered(why))
+        }
+        Some(How::Unknown(_)) | None => "ended, nobody knows how".to_owned(),
+    };
+    match &*main.reason {
+        "" => how,
+        reason => format!("{how} ({reason})"),
+    }
 }
 
 fn processes(status: &v1::Status) -> Vec<(&'static str, String)> {
@@ -223,6 +233,33 @@ pub(super) fn first_false(status: &v1::Status) -> String {
 mod tests {
     use super::*;
     use unicode_width::UnicodeWidthStr as _;
+
+    #[test]
+    fn the_end_of_the_main_process_is_told_in_words() {
+        let told = |how, reason: &str| {
+            let exit = Some(v1::Exit { how });
+            let reason = reason.to_owned();
+            ended(&v1::Ending {
+                exit,
+                reason,
+                ..v1::Ending::default()
+            })
+        };
+
+        assert_eq!(told(Some(How::Code(3)), ""), "exited with status 3");
+        assert_eq!(
+            told(Some(How::Signal(9)), "OutOfMemory"),
+            "was ended by signal 9 (OutOfMemory)"
+        );
+        assert_eq!(
+            told(
+                Some(How::Unknown("find x: no (os error 2)".to_owned())),
+                "ProgramNotFound"
+            ),
+            "ended, nobody knows how: find x: no (ProgramNotFound)"
+        );
+        assert_eq!(told(None, ""), "ended, nobody knows how");
+    }
 
     #[test]
     fn no_line_is_wider_than_the_terminal_and_none_can_be_forged() {
