@@ -164,16 +164,15 @@ impl Progress {
         }
         let name = &self.name;
         let mut details = HashMap::new();
-        let message = match self.session {
-            Some(session) => {
-                details.insert("session".to_owned(), session.to_string());
-                details.insert("offset".to_owned(), self.offset.to_string());
-                let again = format!("holdfast attach {name} {session} --from {}", self.offset);
-                details.insert("hint".to_owned(), again.clone());
-                format!("reach the keeper of {name}: it went away; the session goes on: `{again}`")
-            }
-            None => format!("reach the keeper of {name}: it went away"),
-        };
+        if let Some(session) = self.session {
+            let offset = self.offset;
+            details.insert("session".to_owned(), session.to_string());
+            details.insert("offset".to_owned(), offset.to_string());
+            let again =
+                format!("the session goes on: `holdfast attach {name} {session} --from {offset}`");
+            details.insert("hint".to_owned(), again);
+        }
+        let message = format!("reach the keeper of {name}: it went away");
         let told = v1::Problem {
             reason: "KeeperLost".to_owned(),
             details,
@@ -190,3 +189,27 @@ const SOON_MS: u64 = 500;
 
 /// What carries a trace from one process to the next.
 const TRACE: [&str; 2] = ["traceparent", "tracestate"];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_keeper_that_went_away_is_told_in_a_sentence_and_what_to_do_beside_it() {
+        let attach = v1::AttachStart {
+            session: 5,
+            offset: 2,
+            ..v1::AttachStart::default()
+        };
+        let first = v1::SessionInput {
+            kind: Some(Kind::Attach(attach)),
+        };
+
+        let told = Progress::new("qa", &first).told(Status::unavailable("broken pipe"));
+
+        assert_eq!(told.message(), "reach the keeper of qa: it went away");
+        let details = problem::of(&told).expect("a problem").details;
+        assert_eq!((&*details["session"], &*details["offset"]), ("5", "2"));
+        assert!(details["hint"].contains("`holdfast attach qa 5 --from 2`"));
+    }
+}

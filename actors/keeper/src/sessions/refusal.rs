@@ -169,12 +169,16 @@ pub(crate) fn stopping() -> Status {
 pub(crate) fn cut(session: u64) -> Status {
     let problem = v1::Problem {
         reason: "SessionCut".to_owned(),
-        details: HashMap::from([("session".to_owned(), session.to_string())]),
+        details: HashMap::from([
+            ("session".to_owned(), session.to_string()),
+            (
+                "hint".to_owned(),
+                "the session goes on: attach again".to_owned(),
+            ),
+        ]),
         retry_after_ms: RETRY_MS,
     };
-    let message = format!(
-        "carry session {session}: its keeper was interrupted; the session goes on, attach again"
-    );
+    let message = format!("carry session {session}: its keeper was interrupted");
     problem::status(Code::Unavailable, message, &problem)
 }
 
