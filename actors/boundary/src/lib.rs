@@ -17,6 +17,7 @@ mod link;
 mod log;
 mod loss;
 mod pulse;
+mod reading;
 mod serve;
 mod service;
 mod sessions;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_actor::{Actor, Dynamic, Fault, Me, Root, Seed, Tree};
 use holdfast_kernel::fork;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
@@ -22,7 +22,8 @@ use crate::holder::Origin;
 use crate::inside::{Built, hand};
 use crate::link::{self, Link};
 use crate::pulse::{self, Pulse};
-use crate::sessions::{Begun, Reader, Sessions, Unlaunched};
+use crate::reading;
+use crate::sessions::{Begun, Sessions, Unlaunched};
 use crate::tree;
 
 /// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
@@ -250,7 +251,7 @@ impl LauncherArguments {
 /// Gives a session that has begun an actor that reads its output, and tells who asked for it.
 async fn attend(arguments: LauncherArguments, mut begun: Begun) -> Result<(), Fault> {
     let (id, readers) = (begun.id, std::mem::take(&mut begun.readers));
-    match read(&arguments.readers, id, readers).await {
+    match reading::read(&arguments.readers, id, readers).await {
         Ok(()) => begun.tell(Ok(id)),
         Err(fault) => {
             begun.tell(Err(Unlaunched::too_many(fault.to_string())));
@@ -279,43 +280,4 @@ impl Actor for Broker {
     async fn handle(_: &Me<()>, (): (), (): &mut ()) -> Result<(), Fault> {
         Ok(())
     }
-}
-
-/// Reads one session's output.
-pub(crate) struct Session;
-
-/// What is read; taken by the actor, which is never started again.
-#[derive(Clone)]
-pub(crate) struct SessionArguments(Arc<Mutex<Vec<Reader>>>);
-
-impl Actor for Session {
-    type Message = ();
-    type Arguments = SessionArguments;
-    type State = ();
-
-    async fn start(me: &Me<()>, arguments: SessionArguments) -> Result<(), Fault> {
-        let readers = std::mem::take(&mut *arguments.0.lock());
-        let this = me.clone();
-        me.spawn(async move {
-            futures_util::future::join_all(readers.into_iter().map(Reader::run)).await;
-            this.end();
-            Ok(())
-        });
-        Ok(())
-    }
-
-    async fn handle(_: &Me<()>, (): (), (): &mut ()) -> Result<(), Fault> {
-        Ok(())
-    }
-}
-
-/// Gives the session `id` an actor that reads its output.
-async fn read(sessions: &Dynamic, id: u64, readers: Vec<Reader>) -> Result<(), Fault> {
-    let child = Child::temporary(&id.to_string());
-    let arguments = SessionArguments(Arc::new(Mutex::new(readers)));
-    sessions
-        .add::<Session>(child, arguments)
-        .await
-        .map(drop)
-        .map_err(|refusal| Fault::exhausted(refusal.to_string()))
 }

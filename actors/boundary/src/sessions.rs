@@ -96,9 +96,18 @@ pub(crate) struct Begun {
 
 impl Begun {
     /// Tells who asked.
-    pub(crate) fn tell(self, outcome: Outcome) {
+    pub(crate) fn tell(&self, outcome: Outcome) {
         // Nobody may be left who wants to know; the request finds it.
         self.reply.send_replace(Some(outcome));
+    }
+}
+
+impl Drop for Begun {
+    /// It runs, whatever became of the one who was about to tell: a request that is made again must not start it twice.
+    fn drop(&mut self) {
+        if self.reply.borrow().is_none() {
+            self.tell(Ok(self.id));
+        }
     }
 }
 

@@ -2,15 +2,16 @@
 //!
 //! ```text
 //! boundary      RestForOne, 5 in 60s
+//!   sessions    Dynamic, at most 4096, 32 in 60s
 //!   launcher    Permanent
 //!   broker      Permanent
-//!   sessions    Dynamic, at most 4096, 3 in 60s
 //!   service     Permanent
 //! ```
 //!
 //! The order is the security argument: what serves the keeper stands behind the broker, so that nothing is launched while
-//! nobody answers for its connections. The seccomp listener, the lane and the table of sessions belong to the parent: a
-//! child that falls is given them again.
+//! nobody answers for its connections. What reads the sessions needs nobody and stands before them all: whatever else falls,
+//! no session loses its output. The seccomp listener, the lane, the table of sessions and what is read of them belong to
+//! the parent: a child that falls is given them again.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -21,9 +22,12 @@ use holdfast_wire::v1;
 pub(crate) fn boundary() -> Supervisor {
     Supervisor::new("boundary", Strategy::RestForOne)
         .intensity(5, Duration::from_mins(1))
+        .supervisor(
+            Supervisor::dynamic("sessions", MOST_SESSIONS)
+                .intensity(MOST_FALLS, Duration::from_mins(1)),
+        )
         .child(part("launcher"))
         .child(part("broker"))
-        .supervisor(Supervisor::dynamic("sessions", MOST_SESSIONS))
         .child(part("service"))
 }
 
@@ -75,6 +79,9 @@ fn row(view: &View, clock: &Clock) -> v1::TreeRow {
 
 /// How many sessions run at a time; the next one is refused by name.
 pub(crate) const MOST_SESSIONS: usize = 4096;
+
+/// How often the readers of all sessions may fall in a minute. One of them falls three times at most.
+const MOST_FALLS: u32 = 32;
 
 /// A part that hangs is found and told of within this time.
 const PING: Duration = Duration::from_millis(1800);

@@ -40,12 +40,14 @@ pub(crate) enum Input {
     Terminal(Arc<Ready<OwnedFd>>),
 }
 
-/// Reads one stream of a session until its end.
+/// Reads one stream of a session until its end. Dropped before, it tells that there will be no more.
 #[derive(Debug)]
 pub(crate) struct Reader {
     session: Arc<Session>,
     stream: v1::Stream,
     source: Arc<Ready<OwnedFd>>,
+    /// Whether the session has been told that its stream is read.
+    told: bool,
 }
 
 /// A file in memory that holds what is to be done, for the launcher's child to read.
@@ -140,15 +142,20 @@ impl Reader {
             session,
             stream,
             source,
+            told: false,
         }
     }
 
     /// Reads until the end of the stream, or until the session's process has ended and what it left behind is read. What
     /// other processes write to the stream after that is taken off their hands and dropped.
-    pub(crate) async fn run(self) {
+    ///
+    /// Cut off at any point, it can be called again and loses nothing.
+    pub(crate) async fn run(&mut self) {
         let mut buffer = vec![0; CHUNK];
-        self.read_all(&mut buffer).await;
-        self.session.drained();
+        if !self.told {
+            self.read_all(&mut buffer).await;
+            self.tell();
+        }
         if self.session.has_terminal() {
             // With its last reader a terminal hangs up, as it does when a login ends.
             return;
@@ -156,6 +163,12 @@ impl Reader {
         tokio::select! {
             () = self.closed() => {}
             () = self.discard(&mut buffer) => {}
+        }
+    }
+
+    fn tell(&mut self) {
+        if !std::mem::replace(&mut self.told, true) {
+            self.session.drained();
         }
     }
 
@@ -248,6 +261,12 @@ impl Reader {
                 return;
             }
         }
+    }
+}
+
+impl Drop for Reader {
+    fn drop(&mut self) {
+        self.tell();
     }
 }
 
