@@ -276,6 +276,55 @@ fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
     }
 }
 
+/// PX-01: a listener that was opened on demand while the keeper could take no descriptor is handed over when it can: the connection
+/// that waits for it is served.
+#[test]
+fn a_listener_that_came_while_descriptors_were_short_is_handed_over_again() {
+    for area in everyone() {
+        let (one, other) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        wait(async {
+            let policy = Policy::offline()
+                .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
+                .host("origin.test", &["127.0.0.1"]);
+            let mut sandbox = Keeping::new(&area, &policy.text());
+            let mut client = sandbox.serve().await;
+            let program = format!(
+                "import socket, sys\n\
+                 place = socket.gethostbyname('origin.test')\n\
+                 for port, word in [({}, b'first'), ({}, b'second')]:\n\
+                 \x20   one = socket.create_connection((place, port), timeout=60)\n\
+                 \x20   one.sendall(word)\n\
+                 \x20   print(one.recv(6).decode(), flush=True)\n\
+                 \x20   sys.stdin.readline()",
+                one.port(),
+                other.port()
+            );
+            let mut program = exec(&["python3", "-c", &program]);
+            program.stdin = true;
+            let mut caller = start(&mut client, program).await.expect("started");
+            caller.expect("first").await;
+
+            // Not one more can be opened, whichever are closed meanwhile.
+            limit(sandbox.pid(), 3);
+            caller.send("go\n").await;
+            let missed = async {
+                while !sandbox.state("keeper.log").contains("take a listener") {
+                    tokio::time::sleep(SECOND / 50).await;
+                }
+            };
+            let missed = tokio::time::timeout(SECOND * 20, missed).await;
+            missed.expect("it came without its socket");
+            limit(sandbox.pid(), 4096);
+
+            caller.expect("second").await;
+            caller.send("go\n").await;
+            let ending = caller.end().await.expect("ended");
+            assert_eq!(code(&ending), Some(0));
+            sandbox.end(client).await;
+        });
+    }
+}
+
 /// SV-01: the part that does not work is the one that is named, and Ready comes back by itself.
 #[test]
 fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {

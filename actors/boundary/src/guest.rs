@@ -99,8 +99,16 @@ impl Guest {
     }
 }
 
-/// The next connection that a keeper has dialled; `None` when it is gone.
-pub(crate) async fn dialled(socket: &Ready<Arc<Socket>>) -> Result<Option<UnixStream>, Fault> {
+/// What a keeper wants over its socket.
+pub(crate) enum Wish {
+    /// To be served over this connection.
+    Serve(UnixStream),
+    /// The listener on this port, once more: it had no descriptor for it.
+    Listener(u16),
+}
+
+/// What a keeper wants next; `None` when it is gone.
+pub(crate) async fn wish(socket: &Ready<Arc<Socket>>) -> Result<Option<Wish>, Fault> {
     let mut buffer = [0; 256];
     loop {
         let received = socket
@@ -121,10 +129,19 @@ pub(crate) async fn dialled(socket: &Ready<Arc<Socket>>) -> Result<Option<UnixSt
         let kind = Handoff::decode(&buffer[..length])
             .ok()
             .and_then(|handoff| handoff.kind);
-        if let (Some(Kind::Dial(_)), Some(stream)) = (kind, descriptors.into_iter().next()) {
-            let stream = StdStream::from(stream);
-            stream.set_nonblocking(true)?;
-            return Ok(Some(UnixStream::from_std(stream)?));
+        match (kind, descriptors.into_iter().next()) {
+            (Some(Kind::Dial(_)), Some(stream)) => {
+                let stream = StdStream::from(stream);
+                stream.set_nonblocking(true)?;
+                return Ok(Some(Wish::Serve(UnixStream::from_std(stream)?)));
+            }
+            (Some(Kind::Listener(listener)), _) => {
+                // Ports travel as 32 bits; on one that is none nobody listens.
+                let port = u16::try_from(listener.port).unwrap_or_default();
+                return Ok(Some(Wish::Listener(port)));
+            }
+            // Nothing else is asked for here.
+            (_, _) => {}
         }
     }
 }

@@ -196,6 +196,15 @@ impl Hold {
         }
         Ok(())
     }
+
+    /// Hands `guest` the listener on `port` once more, if that is open and it holds the boundary.
+    pub(crate) fn listener(&self, guest: &Guest, port: u16) {
+        if self.check(guest).is_ok()
+            && let Some(parcel) = self.stock.listener(port)
+        {
+            guest.post(parcel);
+        }
+    }
 }
 
 /// How many keepers may be there at a time: one holds, another takes over, and who does not attach has to go.

@@ -23,7 +23,7 @@ use holdfast_wire::v1::handoff::Kind;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::guest::{Guest, admit, dialled};
+use crate::guest::{Guest, Wish, admit, wish};
 use crate::hold::Hold;
 use crate::holder::Origin;
 use crate::inside::hand;
@@ -138,7 +138,7 @@ async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), 
     let ended = tokio::select! {
         () = guest.cut.cancelled() => "fenced".to_owned(),
         () = tarry(&guest) => "it did not attach".to_owned(),
-        received = receive(&guest, &socket, dial) => told(received),
+        received = receive(&hold, &guest, &socket, dial) => told(received),
         delivered = guest.deliver(&socket) => told(delivered),
         end = server => told(end.map_err(Fault::from)),
     };
@@ -158,15 +158,21 @@ async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), 
     }
 }
 
-/// Takes the connections that a keeper dials until it is gone.
+/// Takes the connections that a keeper dials, and hands it once more what it has missed, until it is gone.
 async fn receive(
+    hold: &Hold,
     guest: &Guest,
     socket: &Ready<Arc<Socket>>,
     dial: mpsc::Sender<Result<Line, std::io::Error>>,
 ) -> Result<(), Fault> {
-    while let Some(stream) = dialled(socket).await? {
-        // A server that takes none any more has said why.
-        let _ = dial.send(Ok(Line::new(stream, guest.cut.clone()))).await;
+    while let Some(wish) = wish(socket).await? {
+        match wish {
+            Wish::Serve(stream) => {
+                // A server that takes none any more has said why.
+                let _ = dial.send(Ok(Line::new(stream, guest.cut.clone()))).await;
+            }
+            Wish::Listener(port) => hold.listener(guest, port),
+        }
     }
     Ok(())
 }

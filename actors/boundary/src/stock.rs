@@ -47,6 +47,13 @@ impl Stock {
         Ok(parcel(port, listener))
     }
 
+    /// The listener on `port`, for a keeper that has missed it.
+    pub(crate) fn listener(&self, port: u16) -> Option<Parcel> {
+        let listeners = self.listeners.lock();
+        let found = listeners.iter().find(|(open, _)| *open == port);
+        found.map(|(port, listener)| parcel(*port, Arc::clone(listener)))
+    }
+
     /// Everything for a keeper that has attached: its end of a fresh lane among it. Answers the broker's end, too.
     pub(crate) fn parcels(&self) -> Result<(Vec<Parcel>, Socket)> {
         let (ours, theirs) = handoff::pair()?;

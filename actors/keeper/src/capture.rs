@@ -1,14 +1,25 @@
 //! The listeners of a sandbox: those that its policy names from the start, and those that are opened on demand.
+//!
+//! ```text
+//!  handed over ──┬── with its socket ──────────────────────────> a listener
+//!                └── without: no descriptor was free ──> missed ── asked for, with backoff ──> handed over
+//! ```
+//!
+//! The kernel drops a descriptor for which the receiver has no room. Nobody else would notice: the boundary's copy goes on
+//! listening, and connects to that port would wait for ever. So what is missed is remembered until it has come.
 
+use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
+use std::time::Duration;
 
-use holdfast_actor::{Actor, Child, Dynamic, Fault, Me, Refusal};
+use holdfast_actor::{Actor, Backoff, Child, Class, Dynamic, Fault, Me, Refusal};
 use holdfast_kernel::diag::Diag;
+use holdfast_observability::{Limiter, exhausted};
 use parking_lot::Mutex;
 
 use crate::arrivals::captured;
@@ -24,15 +35,48 @@ pub(crate) struct Capture;
 #[derive(Clone)]
 pub(crate) struct Arguments {
     pub(crate) dialler: Dialler,
-    pub(crate) sockets: Captured,
+    pub(crate) captured: Arc<Mutex<Captured>>,
     pub(crate) listeners: Dynamic,
     pub(crate) desk: Arc<Desk>,
     pub(crate) cookies: Arc<dyn Cookies>,
     pub(crate) standings: Standings,
 }
 
-/// The captured sockets by their ports.
-pub(crate) type Captured = Arc<Mutex<Vec<(u16, Arc<Kept>)>>>;
+/// What has been handed over so far.
+pub(crate) struct Captured {
+    sockets: Vec<(u16, Arc<Kept>)>,
+    /// The ports whose sockets have still to come.
+    missed: BTreeSet<u16>,
+}
+
+impl Captured {
+    /// These sockets, each with its port.
+    pub(crate) fn of(sockets: Vec<(u16, OwnedFd)>) -> Self {
+        let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
+        Self {
+            sockets: sockets.into_iter().map(kept).collect(),
+            missed: BTreeSet::new(),
+        }
+    }
+
+    /// The socket of `port` has come. `None`: it was here.
+    fn keep(&mut self, port: u16, socket: OwnedFd) -> Option<Arc<Kept>> {
+        self.missed.remove(&port);
+        if self.sockets.iter().any(|(known, _)| *known == port) {
+            return None;
+        }
+        let socket = Arc::new(Kept(socket));
+        self.sockets.push((port, Arc::clone(&socket)));
+        Some(socket)
+    }
+
+    /// The socket of `port` has been dropped on its way.
+    fn miss(&mut self, port: u16) {
+        if self.sockets.iter().all(|(known, _)| *known != port) {
+            self.missed.insert(port);
+        }
+    }
+}
 
 impl Actor for Capture {
     type Message = Infallible;
@@ -41,20 +85,7 @@ impl Actor for Capture {
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
         let this = me.clone();
-        me.spawn(async move {
-            let known = arguments.sockets.lock().clone();
-            for (port, socket) in known {
-                arguments.listen(&this, port, socket).await?;
-            }
-            while let Some((port, socket)) = captured(arguments.dialler.handoff()).await? {
-                let socket = Arc::new(Kept(socket));
-                arguments.sockets.lock().push((port, Arc::clone(&socket)));
-                arguments.listen(&this, port, socket).await?;
-            }
-            // Whether the boundary is dead or another's, the link finds out and says.
-            arguments.dialler.closed();
-            Ok(())
-        });
+        me.spawn(async move { arguments.serve(&this).await });
         Ok(())
     }
 
@@ -64,6 +95,47 @@ impl Actor for Capture {
 }
 
 impl Arguments {
+    async fn serve(self, me: &Me<Infallible>) -> Result<(), Fault> {
+        let known = self.captured.lock().sockets.clone();
+        for (port, socket) in known {
+            self.listen(me, port, socket).await?;
+        }
+        let (mut dice, mut failures) = (me.seed().dice(), 0);
+        let mut complaints = Limiter::default();
+        loop {
+            let missed = self.captured.lock().missed.clone();
+            let pause = BACKOFF.delay(failures, &mut dice);
+            tokio::select! {
+                handed = captured(self.dialler.handoff()) => match handed? {
+                    Some((port, Some(socket))) => {
+                        failures = 0;
+                        let fresh = self.captured.lock().keep(port, socket);
+                        if let Some(socket) = fresh {
+                            self.listen(me, port, socket).await?;
+                        }
+                    }
+                    Some((port, None)) => {
+                        self.captured.lock().miss(port);
+                        if let Some(held_back) = complaints.admit(me.now().since_origin()) {
+                            exhausted!(port, held_back, "take a listener: too many open files; its connections wait, and it is asked for again");
+                        }
+                    }
+                    None => break,
+                },
+                () = tokio::time::sleep(pause), if !missed.is_empty() => {
+                    failures = failures.saturating_add(1);
+                    for port in missed {
+                        // A boundary that is gone has closed the socket, and the next look at it says so.
+                        let _ = self.dialler.miss(port).await;
+                    }
+                }
+            }
+        }
+        // Whether the boundary is dead or another's, the link finds out and says.
+        self.dialler.closed();
+        Ok(())
+    }
+
     async fn listen(&self, me: &Me<Infallible>, port: u16, source: Arc<Kept>) -> Result<(), Fault> {
         let standings = self.standings.clone();
         let standing = standings.of(port);
@@ -81,9 +153,20 @@ impl Arguments {
         match self.listeners.add::<ListenerActor>(child, arguments).await {
             // Listeners outlive this actor's restart.
             Ok(_) | Err(Refusal::Duplicate) => Ok(()),
-            Err(refusal) => Err(Fault::failed(format!("listen on port {port}: {refusal}"))),
+            Err(refusal) => Err(unheard(port, &refusal)),
         }
     }
+}
+
+/// Why nobody listens on `port`. For want of a descriptor this is tried again, for as long as it takes.
+fn unheard(port: u16, refusal: &Refusal) -> Fault {
+    let class = match refusal {
+        Refusal::StartFailed(reason) => reason.class(),
+        Refusal::Unknown | Refusal::Full { .. } | Refusal::Duplicate | Refusal::Down => {
+            Class::Failed
+        }
+    };
+    Fault::new(class, format!("listen on port {port}: {refusal}"))
 }
 
 /// Knows the sockets of the sandbox's network.
@@ -103,5 +186,31 @@ impl Cookies for Sockets {
             .lock()
             .cookie(local, remote)?
             .and_then(NonZeroU64::new))
+    }
+}
+
+/// Between two times that what was missed is asked for.
+const BACKOFF: Backoff = Backoff::between(Duration::from_millis(50), Duration::from_secs(1));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn socket() -> OwnedFd {
+        std::fs::File::open("/dev/null").expect("opened").into()
+    }
+
+    #[test]
+    fn what_is_missed_is_remembered_until_it_has_come_and_kept_once() {
+        let mut captured = Captured::of(vec![(443, socket())]);
+
+        captured.miss(443);
+        captured.miss(8080);
+
+        assert_eq!(Vec::from_iter(captured.missed.clone()), [8080]);
+        assert!(captured.keep(8080, socket()).is_some());
+        assert!(captured.keep(8080, socket()).is_none(), "it was here");
+        assert!(captured.missed.is_empty());
+        assert_eq!(captured.sockets.len(), 2);
     }
 }

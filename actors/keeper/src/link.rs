@@ -85,6 +85,18 @@ impl Dialler {
         self.closed.cancel();
     }
 
+    /// Asks for the listener on `port` once more.
+    pub(crate) async fn miss(&self, port: u16) -> Result<(), Fault> {
+        let missed = Handoff {
+            kind: Some(Kind::Listener(v1::Listener { port: port.into() })),
+        }
+        .encode_to_vec();
+        self.socket
+            .write(|socket| socket.try_send(&missed, &[]))
+            .await?;
+        Ok(())
+    }
+
     /// Makes a new connection.
     pub async fn dial(&self) -> Result<Client, Fault> {
         let (ours, theirs) = StdStream::pair()?;

@@ -16,7 +16,7 @@ use tokio::sync::watch;
 
 use crate::arrivals::{self, Arrivals, Unbuilt, gather};
 use crate::canary::{self, Canary};
-use crate::capture::{self, Capture};
+use crate::capture::{self, Capture, Captured};
 use crate::egress::actor::{Kept, LaneActor, LaneArguments};
 use crate::egress::budget::Budget;
 use crate::egress::desk::{self, Desk};
@@ -201,15 +201,12 @@ impl Works {
                 races: races(vitals.clone()),
             },
         );
-        let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
         let listeners = tree.dynamic("keeper/network/egress");
         tree.bind::<Capture>(
             "keeper/network/capture",
             capture::Arguments {
                 dialler,
-                sockets: Arc::new(Mutex::new(
-                    arrivals.listeners.into_iter().map(kept).collect(),
-                )),
+                captured: Arc::new(Mutex::new(Captured::of(arrivals.listeners))),
                 listeners,
                 desk: Arc::clone(&desk),
                 cookies: Arc::new(capture::Sockets::new(arrivals.diag)?),
