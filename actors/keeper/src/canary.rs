@@ -23,7 +23,7 @@ use prost::Message;
 use tonic::Status;
 
 use crate::health::{Event, Kind, Walked};
-use crate::link::{Client, Dialler};
+use crate::link::Client;
 use crate::sentinel::{PORT, Reached, Sentinel};
 use crate::status::Vitals;
 
@@ -35,8 +35,6 @@ pub(crate) struct Canary;
 pub(crate) struct Arguments {
     /// An attached connection.
     pub(crate) control: Client,
-    /// Makes another one when it breaks.
-    pub(crate) dialler: Dialler,
     /// What canaries ask for.
     pub(crate) sentinel: Arc<Sentinel>,
     /// Who is told.
@@ -96,7 +94,7 @@ impl Walker {
             let reached = self.arguments.sentinel.reached();
             let fell = match walked {
                 Ok(Ok(walk)) => blame(&walk, reached),
-                Ok(Err(why)) => Some(self.recover(why).await),
+                Ok(Err(why)) => Some(lost(why)),
                 Err(_) => Some(late(self.session, reached)),
             };
             self.bury().await;
@@ -169,22 +167,6 @@ impl Walker {
         Err(Lost::Unheard("the boundary did not say".to_owned()))
     }
 
-    /// What is to be blamed for a canary without a status. A connection that broke is made anew.
-    async fn recover(&mut self, lost: Lost) -> (Kind, String) {
-        let why = match lost {
-            Lost::Unstarted(why) => why,
-            Lost::Unheard(why) => format!("hear of the canary: {why}"),
-            Lost::Unasked(status) => {
-                // If it cannot be made either, the link says what is wrong.
-                if let Ok(fresh) = self.arguments.dialler.dial().await {
-                    self.arguments.control = fresh;
-                }
-                format!("ask the boundary for a session: {}", status.message())
-            }
-        };
-        (Kind::ExecAdmitting, why)
-    }
-
     /// Ends a canary that is still on its way: its connect, above all, must not wait for ever.
     async fn bury(&mut self) {
         if let Some(session) = self.session.take() {
@@ -197,6 +179,18 @@ impl Walker {
             let _ = tokio::time::timeout(PATIENCE, self.arguments.control.signal(request)).await;
         }
     }
+}
+
+/// What is to be blamed for a canary without a status.
+fn lost(lost: Lost) -> (Kind, String) {
+    let why = match lost {
+        Lost::Unstarted(why) => why,
+        Lost::Unheard(why) => format!("hear of the canary: {why}"),
+        Lost::Unasked(status) => {
+            format!("ask the boundary for a session: {}", status.message())
+        }
+    };
+    (Kind::ExecAdmitting, why)
 }
 
 fn request(sentinel: &Sentinel, word: String) -> v1::LaunchRequest {

@@ -7,13 +7,15 @@
 //! ```
 //!
 //! Control and session bytes never share a connection: each session dials one of its own, so that a stalled reader holds
-//! up nothing else. A connection is one end of a socket pair whose other end travels over the handoff socket.
+//! up nothing else. A connection is one end of a socket pair whose other end travels over the handoff socket, and one that
+//! breaks is followed by another: whoever has a client never has to ask for a new one.
 //!
 //! Only the beat says whether the link is lost; a stream that fails is the failure of a stream. A boundary that is silent
 //! may come back, so a lasting sandbox waits for it; one whose process has ended is gone at once.
 
 mod approach;
 
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
 use std::sync::Arc;
@@ -28,7 +30,6 @@ use holdfast_wire::v1::boundary_client::BoundaryClient;
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, Handoff};
 use hyper_util::rt::TokioIo;
-use parking_lot::Mutex;
 use prost::Message;
 use tokio::net::UnixStream;
 use tokio::sync::watch;
@@ -62,7 +63,7 @@ pub enum Unlinked {
         /// Where it was looked for.
         path: String,
         /// Why not.
-        source: std::io::Error,
+        source: io::Error,
     },
 }
 
@@ -97,23 +98,13 @@ impl Dialler {
         Ok(())
     }
 
-    /// Makes a new connection.
+    /// Makes a connection, and another one in its place whenever it breaks. What was under way over it has failed then; what comes
+    /// next has not.
     pub async fn dial(&self) -> Result<Client, Fault> {
-        let (ours, theirs) = StdStream::pair()?;
-        ours.set_nonblocking(true)?;
-        let dial = Handoff {
-            kind: Some(Kind::Dial(v1::Dial {})),
-        }
-        .encode_to_vec();
-        self.socket
-            .write(|socket| socket.try_send(&dial, &[theirs.as_fd()]))
-            .await?;
-        let stream = Mutex::new(Some(UnixStream::from_std(ours)?));
-        // A pair is used once: a connection that is lost is dialled anew, never resumed.
+        let dialler = self.clone();
         let connector = service_fn(move |_| {
-            let stream = stream.lock().take();
-            let used = || std::io::Error::from(std::io::ErrorKind::NotConnected);
-            async move { stream.map(TokioIo::new).ok_or_else(used) }
+            let dialler = dialler.clone();
+            async move { dialler.connect().await.map(TokioIo::new) }
         });
         let channel = Endpoint::from_static("http://boundary")
             .initial_stream_window_size(WINDOW)
@@ -123,6 +114,28 @@ impl Dialler {
         Ok(BoundaryClient::new(channel)
             .max_decoding_message_size(MOST_BYTES)
             .max_encoding_message_size(MOST_BYTES))
+    }
+
+    /// One end of a socket pair whose other end is on its way to the boundary.
+    async fn connect(&self) -> io::Result<UnixStream> {
+        let (ours, theirs) = StdStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let dial = Handoff {
+            kind: Some(Kind::Dial(v1::Dial {})),
+        }
+        .encode_to_vec();
+        let sent = self
+            .socket
+            .write(|socket| socket.try_send(&dial, &[theirs.as_fd()]))
+            .await;
+        if let Err(error) = sent {
+            if matches!(error.errno(), libc::EPIPE | libc::ECONNRESET) {
+                // The other end is closed: this keeper is fenced, or the boundary's process is about to be seen to end.
+                self.closed();
+            }
+            return Err(error.into());
+        }
+        UnixStream::from_std(ours)
     }
 }
 
@@ -154,7 +167,7 @@ pub struct State {
     pub protocol: String,
     /// Whether it answers.
     pub standing: Standing,
-    /// How often the control connection was dialled anew.
+    /// How often an answer came after a question had failed: over a connection that was made anew.
     pub reconnects: u64,
     /// The last answer, and when it was asked for and came.
     pub beat: Option<(Asked, v1::BeatReply)>,
@@ -248,7 +261,7 @@ pub struct Link;
 pub struct Arguments {
     /// The attached connection.
     pub control: Client,
-    /// Makes another one when it breaks.
+    /// Knows when the boundary has closed its end.
     pub dialler: Dialler,
     /// The boundary's process.
     pub process: Arc<OwnedFd>,
@@ -292,11 +305,11 @@ impl Actor for Link {
 async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
     let Arguments {
         mut control,
-        dialler,
         lasting,
         state,
         ..
     } = arguments;
+    let mut broken = false;
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
@@ -309,21 +322,17 @@ async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
                 if Duration::from_millis(reply.launcher_silent_ms) > SUSPECT {
                     ticks.reset_after(CLOSER);
                 }
-                state.send_modify(|state| state.heard(reply, asked, clock.now()));
+                state.send_modify(|state| {
+                    state.reconnects += u64::from(std::mem::take(&mut broken));
+                    state.heard(reply, asked, clock.now());
+                });
             }
             Some(Err(status)) if status.code() == Code::Aborted => {
                 return Ok(status.message().to_owned());
             }
             Some(Err(status)) if lasting => {
                 state.send_modify(|state| state.missed(status.message(), clock.now()));
-                // A socket that takes no connection any more was closed at the other end: this keeper is fenced, or the
-                // process is about to be seen to end.
-                match dialler.dial().await {
-                    Ok(fresh) => control = fresh,
-                    Err(fault) if fault.class() == holdfast_actor::Class::Exhausted => continue,
-                    Err(_) => return Ok(LET_GO.to_owned()),
-                }
-                state.send_modify(|state| state.reconnects += 1);
+                broken = true;
             }
             Some(Err(status)) => {
                 return Ok(format!("the boundary is lost: {}", status.message()));
@@ -380,7 +389,50 @@ const SILENCE: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kernel::handoff::{Received, pair};
+
     use super::*;
+
+    /// Takes what is dialled; answers our end.
+    async fn taken(boundary: &Ready<Arc<Socket>>) -> OwnedFd {
+        let mut buffer = [0; 64];
+        let received = boundary.read(|socket| socket.try_receive(&mut buffer));
+        let Ok(Received::Packet { descriptors, .. }) = received.await else {
+            panic!("nothing was dialled");
+        };
+        descriptors.into_iter().next().expect("its other end")
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_breaks_is_followed_by_another() {
+        let (ours, theirs) = pair().expect("a pair");
+        let boundary = Ready::new(Arc::new(theirs)).expect("registered");
+        let dialler = Dialler::new(Arc::new(ours)).expect("registered");
+        let mut client = dialler.dial().await.expect("dialled");
+        drop(taken(&boundary).await);
+
+        let ask = async {
+            loop {
+                let _broken = client.beat(v1::Nothing {}).await;
+            }
+        };
+        let again = tokio::time::timeout(SILENCE, taken(&boundary));
+        tokio::select! {
+            () = ask => {}
+            again = again => drop(again.expect("another connection is made")),
+        }
+    }
+
+    #[tokio::test]
+    async fn whoever_connects_to_a_boundary_that_has_let_go_finds_that_out() {
+        let (ours, theirs) = pair().expect("a pair");
+        let dialler = Dialler::new(Arc::new(ours)).expect("registered");
+        drop(theirs);
+
+        assert!(dialler.dial().await.is_err());
+
+        assert!(dialler.closed.is_cancelled());
+    }
 
     #[test]
     fn only_an_answer_ends_a_loss_and_its_beginning_is_kept() {

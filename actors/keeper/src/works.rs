@@ -234,7 +234,6 @@ impl Works {
             "keeper/outside/canary",
             canary::Arguments {
                 control: self.control.clone(),
-                dialler: self.dialler.clone(),
                 sentinel: Arc::clone(&self.names.sentinel),
                 vitals: vitals.clone(),
             },
