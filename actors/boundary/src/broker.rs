@@ -15,8 +15,9 @@
 //! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
+mod waiting;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -28,14 +29,14 @@ use holdfast_kernel::look::{self, Thread};
 use holdfast_kernel::notify::{Call, Heard, Listener};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Error, Result};
-use holdfast_wire::v1::from_broker::Kind as Told;
 use holdfast_wire::v1::from_keeper::Kind as Heeded;
 use holdfast_wire::v1::{self, FromBroker, FromKeeper};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use tokio::sync::watch;
 
 use self::caller::Subject;
+pub use self::waiting::Waiting;
 use crate::fence::calls::{self, Refusal};
 
 /// What the broker is born with; its parent keeps it, so that a new broker goes on where the old one stopped.
@@ -49,7 +50,7 @@ pub struct Arguments {
     pub ports: Arc<Ports>,
     /// The launcher, as this process numbers it: no workload's ancestor.
     pub launcher: u32,
-    /// The calls that wait: they outlive a broker that falls.
+    /// The calls that wait, and what has to be told: they outlive a broker that falls.
     pub waiting: Arc<Mutex<Waiting>>,
     /// Whether the proof is over: before that nothing but the proof makes calls, and being refused is its purpose.
     pub proved: Arc<AtomicBool>,
@@ -60,27 +61,10 @@ pub struct Arguments {
 /// The way to one keeper.
 #[derive(Clone, Debug)]
 pub struct Lane {
-    /// Different for each keeper.
+    /// The epoch that it was given with: another one for each attach.
     pub number: u64,
     /// The broker's end.
     pub socket: Arc<Socket>,
-}
-
-/// The calls that wait for a verdict, by id.
-#[derive(Debug, Default)]
-pub struct Waiting {
-    calls: BTreeMap<u64, Pending>,
-    /// The first one that the next patrol looks at.
-    next: u64,
-}
-
-/// A call that waits.
-#[derive(Debug)]
-struct Pending {
-    thread: u32,
-    attempt: v1::Attempt,
-    /// The lane whose keeper has been told, or is about to be.
-    told: Option<u64>,
 }
 
 /// What the broker counts.
@@ -105,11 +89,7 @@ pub struct Ports {
 /// The broker at work.
 struct Broker {
     listener: Ready<Arc<Listener>>,
-    lane: Option<(u64, Ready<Arc<Socket>>)>,
-    /// What the keeper has to be told.
-    outbox: VecDeque<Told>,
-    /// How many races the keeper has been told of.
-    told: u64,
+    lane: Option<Ready<Arc<Socket>>>,
     arguments: Arguments,
 }
 
@@ -120,13 +100,12 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
     let mut broker = Broker {
         listener: Ready::reading(Arc::clone(&arguments.listener))?,
         lane: None,
-        outbox: VecDeque::new(),
-        told: arguments.counts.races.load(Ordering::Relaxed),
         arguments,
     };
     let mut patrol = tokio::time::interval(PATROL);
     patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
+        let has_room = broker.waiting().has_room();
         tokio::select! {
             biased;
             Ok(()) = lanes.changed() => {
@@ -140,89 +119,66 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
                 Err(error) => return Err(error),
             },
             sent = broker.send() => match sent {
-                Ok(()) => drop(broker.outbox.pop_front()),
+                Ok(()) => broker.waiting().told(),
                 Err(error) if is_gone(&error) => broker.lose(),
                 Err(error) => return Err(error),
             },
-            heard = broker.listener.read(|listener| hear(listener)), if broker.has_room() => {
+            heard = broker.listener.read(|listener| hear(listener)), if has_room => {
                 match heard? {
-                    Some(call) => {
-                        let told = broker.handle(&call)?;
-                        broker.outbox.extend(told);
-                    }
+                    Some(call) => broker.handle(&call)?,
                     None => return Ok(()),
                 }
             }
-            _ = patrol.tick() => {
-                let told = broker.patrol()?;
-                // Whoever comes next is told of the calls that wait, and of no other.
-                if broker.lane.is_some() {
-                    broker.outbox.extend(told);
-                }
-            }
+            _ = patrol.tick() => broker.patrol()?,
         }
     }
 }
 
 impl Broker {
-    /// Speaks over `lane` from now on: whoever is at its other end is told of every call that waits.
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.arguments.waiting.lock()
+    }
+
+    /// Speaks over `lane` from now on.
     fn take(&mut self, lane: Option<Lane>) -> Result<()> {
-        self.lose();
-        let Some(Lane { number, socket }) = lane else {
-            return Ok(());
-        };
-        self.lane = Some((number, Ready::new(socket)?));
-        let mut waiting = self.arguments.waiting.lock();
-        for pending in waiting.calls.values_mut() {
-            if pending.told != Some(number) {
-                pending.told = Some(number);
-                self.outbox
-                    .push_back(Told::Attempt(pending.attempt.clone()));
+        match lane {
+            Some(Lane { number, socket }) => {
+                self.lane = Some(Ready::new(socket)?);
+                self.waiting().speak(number);
             }
+            None => self.lose(),
         }
         Ok(())
     }
 
-    /// The keeper is gone. What was refused stays to be told; calls that wait are in the table.
+    /// The keeper is gone. What was refused stays to be told; calls that wait are told to the next one.
     fn lose(&mut self) {
         self.lane = None;
-        self.outbox.retain(|told| match told {
-            Told::Refused(_) | Told::Races(_) => true,
-            Told::Attempt(_) | Told::Gone(_) => false,
-        });
-    }
-
-    /// Whether one more call may be heard; otherwise it waits in the kernel. A keeper is told everything before the next
-    /// call is heard; for one that is still to come, some of it is kept.
-    fn has_room(&self) -> bool {
-        if self.lane.is_some() {
-            return self.outbox.is_empty();
-        }
-        self.outbox.len() < MOST_KEPT && self.arguments.waiting.lock().calls.len() < MOST_WAITING
+        self.waiting().fall_silent();
     }
 
     /// The next word of the keeper, if there is one.
     async fn heed(&self) -> Result<Option<FromKeeper>> {
         match &self.lane {
-            Some((_, lane)) => lane.read(|lane| heed(lane)).await,
+            Some(lane) => lane.read(|lane| heed(lane)).await,
             None => std::future::pending().await,
         }
     }
 
     /// Tells the keeper, if there is one, what comes first, as soon as it has room.
     async fn send(&self) -> Result<()> {
-        match (&self.lane, self.outbox.front()) {
-            (Some((_, lane)), Some(told)) => {
-                let kind = Some(told.clone());
-                let bytes = FromBroker { kind }.encode_to_vec();
+        let first = self.waiting().first();
+        match (&self.lane, first) {
+            (Some(lane), told @ Some(_)) => {
+                let bytes = FromBroker { kind: told }.encode_to_vec();
                 lane.write(|lane| lane.try_send(&bytes, &[])).await
             }
             (_, None) | (None, _) => std::future::pending().await,
         }
     }
 
-    /// Answers a call, or says what has to be told to the keeper first.
-    fn handle(&mut self, call: &Call) -> Result<Option<Told>> {
+    /// Answers a call, or enters it until the keeper has.
+    fn handle(&self, call: &Call) -> Result<()> {
         self.arguments
             .counts
             .notifications
@@ -244,7 +200,7 @@ impl Broker {
             // What has been read is the caller's only if the call still waits: a thread's number is used again.
             if !self.listener.inner().is_pending(call.id) {
                 self.answered(false);
-                return Ok(None);
+                return Ok(());
             }
             let attempt = v1::Attempt {
                 id: call.id,
@@ -255,58 +211,40 @@ impl Broker {
                 timeout_us: timeout.map_or(0, micros),
                 caller,
             };
-            let told = self.lane.as_ref().map(|(number, _)| *number);
-            let pending = Pending {
-                thread: call.tid,
-                attempt: attempt.clone(),
-                told,
-            };
-            self.arguments.waiting.lock().calls.insert(call.id, pending);
-            return Ok(told.map(|_| Told::Attempt(attempt)));
+            self.waiting().enter(call.tid, attempt);
+            return Ok(());
         }
         // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is judged
         // where it arrives.
         self.answered(self.listener.inner().let_go(call.id)?);
-        Ok(None)
+        Ok(())
     }
 
     /// Refuses a call that no policy allows; the keeper is told, so that it leaves a record.
-    fn refuse(
-        &self,
-        call: &Call,
-        refusal: Refusal,
-        thread: Option<&Thread>,
-    ) -> Result<Option<Told>> {
+    fn refuse(&self, call: &Call, refusal: Refusal, thread: Option<&Thread>) -> Result<()> {
         let caller = thread.map(|thread| caller::caller(thread, self.arguments.launcher));
         self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
         self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
-        if !self.arguments.proved.load(Ordering::Relaxed) {
-            return Ok(None);
+        if self.arguments.proved.load(Ordering::Relaxed) {
+            self.waiting().refused(v1::Refused {
+                syscall: refusal.name.to_owned(),
+                detail: calls::detail(call, refusal.name),
+                errno: refusal.errno,
+                caller,
+            });
         }
-        Ok(Some(Told::Refused(v1::Refused {
-            syscall: refusal.name.to_owned(),
-            detail: calls::detail(call, refusal.name),
-            errno: refusal.errno,
-            caller,
-        })))
+        Ok(())
     }
 
     /// Obeys a verdict.
-    fn obey(&mut self, heeded: Option<FromKeeper>) -> Result<()> {
+    fn obey(&self, heeded: Option<FromKeeper>) -> Result<()> {
         let Some(FromKeeper {
             kind: Some(Heeded::Verdict(verdict)),
         }) = heeded
         else {
             return Ok(());
         };
-        if self
-            .arguments
-            .waiting
-            .lock()
-            .calls
-            .remove(&verdict.id)
-            .is_none()
-        {
+        if self.waiting().settle(verdict.id).is_none() {
             return Ok(());
         }
         let mut errno = verdict.errno;
@@ -328,52 +266,23 @@ impl Broker {
     }
 
     /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.
-    fn patrol(&mut self) -> Result<Vec<Told>> {
+    fn patrol(&self) -> Result<()> {
         let listener = self.listener.inner();
-        let mut waiting = self.arguments.waiting.lock();
-        let over: Vec<u64> = waiting
-            .round()
-            .filter(|(id, tid)| {
-                !listener.is_pending(*id) || look::has_signal(*tid).unwrap_or(false)
-            })
-            .map(|(id, _)| id)
-            .collect();
-        let mut told = Vec::with_capacity(over.len());
-        for id in over {
-            waiting.calls.remove(&id);
-            self.answered(listener.interrupt(id)?);
-            told.push(Told::Gone(v1::Gone { id }));
+        let mut waiting = self.waiting();
+        for (id, tid) in waiting.round() {
+            if !listener.is_pending(id) || look::has_signal(tid).unwrap_or(false) {
+                waiting.forget(id);
+                self.answered(listener.interrupt(id)?);
+            }
         }
-        drop(waiting);
-        let races = self.arguments.counts.races.load(Ordering::Relaxed);
-        if races > self.told {
-            let counts = [("connect/ENOENT".to_owned(), races - self.told)].into();
-            told.push(Told::Races(v1::Races { counts }));
-            self.told = races;
-        }
-        Ok(told)
+        waiting.races(self.arguments.counts.races.load(Ordering::Relaxed));
+        Ok(())
     }
 
     fn answered(&self, in_time: bool) {
         if !in_time {
             self.arguments.counts.races.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl Waiting {
-    /// The next few calls in turn, so that a thousand of them cost no more than these.
-    fn round(&mut self) -> impl Iterator<Item = (u64, u32)> {
-        let behind = self
-            .calls
-            .range(self.next..)
-            .chain(self.calls.range(..self.next));
-        let round: Vec<_> = behind
-            .take(ROUND)
-            .map(|(id, pending)| (*id, pending.thread))
-            .collect();
-        self.next = round.last().map_or(0, |(id, _)| id.wrapping_add(1));
-        round.into_iter()
     }
 }
 
@@ -451,12 +360,3 @@ fn micros(time: Duration) -> u64 {
 
 /// How often the calls that wait are looked after.
 const PATROL: Duration = Duration::from_millis(50);
-
-/// How many of them at a time.
-const ROUND: usize = 64;
-
-/// How many records of refused calls are kept for the next keeper.
-const MOST_KEPT: usize = 1024;
-
-/// How many calls are entered while there is no keeper; the kernel keeps the others.
-const MOST_WAITING: usize = 4096;

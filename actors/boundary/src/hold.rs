@@ -144,7 +144,7 @@ impl Hold {
         }
         guest.post((Kind::Standing(self.standing.clone()), Vec::new()));
         self.lane.send_replace(Some(Lane {
-            number: guest.seat.number,
+            number: epoch,
             socket: Arc::new(lane),
         }));
         self.heard.note(self.clock.now());
