@@ -3,7 +3,10 @@
 use holdfast_tests::probe::{outside, probe};
 use holdfast_tests::servers::refusing::{Blackhole, Refusing};
 use holdfast_tests::servers::{FOUR, SIX, tcp};
+use holdfast_tests::skip::skip;
 use holdfast_tests::{Policy, Record, Run, everyone};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
 
@@ -87,6 +90,54 @@ fn a_rule_for_every_port_captures_on_demand() {
             "{done}"
         );
         assert_eq!(done.answer("connect"), "EACCES", "{done}");
+    }
+}
+
+/// A program that goes through the ports of a wildcard does not take every descriptor: the first thousand are captured, and a further
+/// connect is refused at once and leaves a record.
+#[test]
+fn ports_on_demand_are_bounded_and_the_refusal_is_recorded() {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).expect("the limit");
+    if most < 8192 {
+        return skip("a thousand ports", "needs a hard limit of 8192 open files");
+    }
+    setrlimit(Resource::RLIMIT_NOFILE, most, most).expect("a limit of its own");
+    // Nobody accepts: that they can be connected to is enough.
+    let servers: Vec<_> = (0..1030)
+        .map(|_| TcpListener::bind((FOUR, 0)).expect("a port"))
+        .collect();
+    let port = |server: &TcpListener| server.local_addr().expect("bound").port();
+    let ports: Vec<_> = servers.iter().map(port).collect();
+    let text: Vec<_> = ports.iter().map(u16::to_string).collect();
+    for area in everyone() {
+        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_in_full(
+            "any",
+            "{host: origin.test, port: \"*\"}",
+            &[],
+        );
+        let done = Run::new(&area, &policy)
+            .command([
+                "python3",
+                "-c",
+                "import errno, socket, sys\n\
+                 place = socket.gethostbyname('origin.test')\n\
+                 told = []\n\
+                 for port in sys.argv[1].split():\n\
+                 \x20   one = socket.socket()\n\
+                 \x20   told.append(one.connect_ex((place, int(port))))\n\
+                 \x20   one.close()\n\
+                 print([told[:1024].count(0), told[1024:].count(errno.EADDRNOTAVAIL)])",
+                &text.join(" "),
+            ])
+            .finish();
+        done.exited(0);
+        assert_eq!(done.text().trim(), "[1024, 6]", "{done}");
+        let last = format!("port {}", ports[1029]);
+        let refused = |record: &&Record| record.text("detail").contains(&last);
+        let record = done.records.iter().find(refused).expect("a record");
+        assert_eq!(record.text("syscall"), "connect", "{done}");
+        assert_eq!(record.text("outcome"), "EADDRNOTAVAIL", "{done}");
+        assert!(record.text("detail").contains("1024 ports"), "{done}");
     }
 }
 

@@ -15,16 +15,15 @@
 //! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
+mod ports;
 mod waiting;
 
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use holdfast_kernel::handoff::{Received, Socket};
-use holdfast_kernel::listen::DOMAIN;
 use holdfast_kernel::look::{self, Thread};
 use holdfast_kernel::notify::{Call, Heard, Listener};
 use holdfast_kernel::ready::Ready;
@@ -36,6 +35,8 @@ use prost::Message;
 use tokio::sync::watch;
 
 use self::caller::Subject;
+pub use self::ports::Ports;
+use self::ports::Unopened;
 pub use self::waiting::Waiting;
 use crate::fence::calls::{self, Refusal};
 
@@ -78,12 +79,6 @@ pub struct Counts {
     pub races: AtomicU64,
     /// Calls that could not be answered for a reason of our own.
     pub faults: AtomicU64,
-}
-
-/// The ports that are listened on, and how to listen on one more.
-pub struct Ports {
-    open: Mutex<BTreeSet<u16>>,
-    listen: Box<dyn Fn(u16) -> Result<()> + Send + Sync>,
 }
 
 /// The broker at work.
@@ -244,16 +239,15 @@ impl Broker {
         else {
             return Ok(());
         };
-        if self.waiting().settle(verdict.id).is_none() {
+        let Some(attempt) = self.waiting().settle(verdict.id) else {
             return Ok(());
-        }
+        };
         let mut errno = verdict.errno;
         if let Ok(port @ 1..) = u16::try_from(verdict.capture_port)
-            && let Err(error) = self.arguments.ports.open(port)
+            && let Err(unopened) = self.arguments.ports.open(port)
         {
-            tracing::warn!(port, %error, "listen on demand");
-            self.arguments.counts.faults.fetch_add(1, Ordering::Relaxed);
             errno = libc::EADDRNOTAVAIL;
+            self.unheard(port, &unopened, errno, attempt);
         }
         let listener = self.listener.inner();
         if errno == 0 {
@@ -263,6 +257,23 @@ impl Broker {
             self.answered(listener.refuse(verdict.id, errno)?);
         }
         Ok(())
+    }
+
+    /// An allowed connect fails, because nobody can listen where it leads; it leaves a record.
+    fn unheard(&self, port: u16, unopened: &Unopened, errno: i32, attempt: v1::Attempt) {
+        match unopened {
+            Unopened::TooMany => {}
+            Unopened::Refused(error) => {
+                tracing::warn!(port, %error, "listen on demand");
+                self.arguments.counts.faults.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        self.waiting().refused(v1::Refused {
+            syscall: "connect".to_owned(),
+            detail: format!("connect(port {port}): {unopened}"),
+            errno,
+            caller: attempt.caller,
+        });
     }
 
     /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.
@@ -283,42 +294,6 @@ impl Broker {
         if !in_time {
             self.arguments.counts.races.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-impl Ports {
-    /// The ports in `open`, and `listen` for the ones that follow.
-    pub fn new(
-        open: impl IntoIterator<Item = u16>,
-        listen: impl Fn(u16) -> Result<()> + Send + Sync + 'static,
-    ) -> Self {
-        Self {
-            open: Mutex::new(open.into_iter().collect()),
-            listen: Box::new(listen),
-        }
-    }
-
-    /// Whether a policy has a say on `address`: not on names, which the resolver judges, nor on the sandbox's own
-    /// addresses where nothing is captured.
-    fn concern(&self, address: SocketAddr) -> bool {
-        let port = address.port();
-        port != DOMAIN && (!caller::is_own(address.ip()) || self.open.lock().contains(&port))
-    }
-
-    /// Listens on `port` too.
-    fn open(&self, port: u16) -> Result<()> {
-        let mut open = self.open.lock();
-        if !open.contains(&port) {
-            (self.listen)(port)?;
-            open.insert(port);
-        }
-        Ok(())
-    }
-}
-
-impl std::fmt::Debug for Ports {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Ports").field(&self.open.lock()).finish()
     }
 }
 
