@@ -9,24 +9,41 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::Fault;
+use holdfast_observability::MOST_LOGGED;
 
 use crate::Lasts;
 
-/// Keeps the log below [`MOST`]; the older one gets what was in it.
+/// Keeps the log below [`MOST_LOGGED`]; the older one gets what was in it. No trouble with a log ends a sandbox.
 pub(crate) async fn bound(lasts: Arc<Lasts>) -> Result<(), Fault> {
     let mut ticks = tokio::time::interval(TICK);
+    let mut complained = false;
     loop {
         ticks.tick().await;
-        turn(&lasts.log, &lasts.older, MOST)?;
+        match turn(&lasts.log, &lasts.older, MOST_LOGGED) {
+            Ok(()) => complained = false,
+            Err(error) if !complained => {
+                tracing::warn!(%error, "put the log aside: lines before this one may be lost");
+                complained = true;
+            }
+            Err(_) => {}
+        }
     }
 }
 
-/// Moves what is in `log` to `older` if it is more than `most`.
-fn turn(log: &File, mut older: &File, most: u64) -> io::Result<()> {
+/// Moves what is in `log` to `older` if it is more than `most`. The log is short afterwards, whether that went well or not: a
+/// disk that is full is no reason to fill it further.
+fn turn(log: &File, older: &File, most: u64) -> io::Result<()> {
     let length = log.metadata()?.len();
     if length <= most {
         return Ok(());
     }
+    let kept = keep(log, older, length);
+    // Both processes that write here append, so the next line begins the file.
+    log.set_len(0).and(kept)
+}
+
+/// Copies the first `length` bytes of `log` over `older`.
+fn keep(log: &File, mut older: &File, length: u64) -> io::Result<()> {
     older.set_len(0)?;
     older.seek(SeekFrom::Start(0))?;
     let mut buffer = vec![0; PIECE];
@@ -39,12 +56,8 @@ fn turn(log: &File, mut older: &File, most: u64) -> io::Result<()> {
         io::Write::write_all(&mut older, &buffer[..read])?;
         offset += read as u64;
     }
-    // Both processes that write here append, so the next line begins the file.
-    log.set_len(0)
+    Ok(())
 }
-
-/// How large the log may become.
-pub(crate) const MOST: u64 = 4 << 20;
 
 /// How often that is looked at.
 const TICK: Duration = Duration::from_secs(1);
@@ -76,5 +89,22 @@ mod tests {
 
         assert_eq!(text("log"), "new");
         assert_eq!(text("log.1"), "second\n");
+    }
+
+    #[test]
+    fn a_log_that_cannot_be_put_aside_does_not_grow_either() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("log");
+        std::fs::write(&path, "a line\n").expect("written");
+        let log = File::options().read(true).append(true).open(&path);
+        let log = log.expect("opened");
+        // The kernel refuses every write to it, as a full disk does.
+        let full = File::options().write(true).open("/dev/full");
+
+        let turned = turn(&log, &full.expect("opened"), 3);
+
+        assert!(turned.is_err());
+        assert_eq!(log.metadata().expect("looked at").len(), 0);
+        assert!(turn(&log, &log, 3).is_ok(), "it is short");
     }
 }
