@@ -372,6 +372,27 @@ fn a_stopped_boundary_is_a_lost_link_and_a_dead_one_the_end() {
     }
 }
 
+/// A boundary that was stopped has heard nobody meanwhile, and its keeper is not to blame for that.
+#[test]
+fn a_boundary_that_was_stopped_for_longer_than_the_grace_period_goes_on() {
+    for area in everyone() {
+        let place = Place::new(&area, &Policy::offline());
+        let mut keeper = place.keeper(&["fork", "1500"]);
+        let boundary = keeper.boundary;
+        let _ending = Ending(boundary);
+        keeper.launch("launch", "", "exec sleep 1000");
+
+        kill(boundary, Signal::SIGSTOP).expect("stop the boundary");
+        std::thread::sleep(Duration::from_secs(3));
+        kill(boundary, Signal::SIGCONT).expect("let it go on");
+
+        until("the link is back", LONG, || keeper.ask("link") == "link up");
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(is_there(boundary), "{}", place.log());
+        assert_eq!(keeper.ask("link"), "link up");
+    }
+}
+
 /// Promise 10: the launch token is nowhere inside. (The launcher is a copy of the boundary, and that of the keeper.)
 #[test]
 fn the_launch_token_is_in_no_process_inside() {

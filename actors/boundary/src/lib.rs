@@ -21,6 +21,7 @@ mod reading;
 mod serve;
 mod service;
 mod sessions;
+mod silence;
 mod stock;
 mod tree;
 

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! Only a policy that says `on_link_loss: freeze` stops the workload; otherwise it goes on computing, and its connections
-//! wait either way. Before the keeper's first sign of life nothing is lost.
+//! wait either way. Before the keeper's first sign of life nothing is lost. A boundary that was stopped itself has heard
+//! nobody, and nobody was silent ([`Silence`]).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,6 +15,7 @@ use holdfast_actor::{Clock, Fault, Moment};
 use parking_lot::Mutex;
 
 use crate::sessions::Sessions;
+use crate::silence::Silence;
 
 /// When the keeper was heard last.
 #[derive(Clone, Debug, Default)]
@@ -36,11 +38,6 @@ impl Heard {
     pub(crate) fn last(&self) -> Option<Moment> {
         *self.0.lock()
     }
-
-    /// Whether the link is lost.
-    fn is_silent(&self, now: Moment) -> bool {
-        self.0.lock().is_some_and(|heard| now - heard > SILENCE)
-    }
 }
 
 impl Workload {
@@ -60,15 +57,22 @@ pub(crate) async fn freeze(
     sessions: Arc<Sessions>,
     clock: Clock,
 ) -> Result<(), Fault> {
-    let mut workload = Workload::Running;
+    let (mut workload, mut silence) = (Workload::Running, Silence::new(TICK + TICK / 4));
     let mut ticks = tokio::time::interval(TICK);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        if let Some(next) = workload.step(heard.is_silent(clock.now())) {
+        let silent = is_silent(&mut silence, heard.last(), clock.now());
+        if let Some(next) = workload.step(silent) {
             sessions.hold(next == Workload::Frozen).await?;
             workload = next;
         }
     }
+}
+
+/// Whether the link is lost.
+fn is_silent(silence: &mut Silence, last: Option<Moment>, now: Moment) -> bool {
+    last.is_some_and(|last| silence.look_after(last, now) > SILENCE)
 }
 
 /// A keeper that is silent for longer is lost: it is heard every second.
@@ -83,17 +87,19 @@ mod tests {
 
     #[test]
     fn the_link_is_lost_when_the_keeper_is_silent_for_too_long_and_not_before() {
-        let heard = Heard::default();
-        let start = Clock::tokio().now();
-        assert!(
-            !heard.is_silent(start + Duration::from_mins(1)),
-            "it has not been heard yet"
-        );
+        let mut silence = Silence::new(TICK);
+        let mut look = |last: Option<u64>, seconds| {
+            let at = |seconds| Moment::after_origin(Duration::from_secs(seconds));
+            is_silent(&mut silence, last.map(at), at(seconds))
+        };
+        assert!(!look(None, 60), "it has not been heard yet");
 
-        heard.note(start);
-
-        assert!(!heard.is_silent(start + SILENCE));
-        assert!(heard.is_silent(start + SILENCE + TICK));
+        for second in 61..66 {
+            assert!(!look(Some(60), second), "after {second}");
+        }
+        assert!(look(Some(60), 66));
+        assert!(!look(Some(67), 67), "it is heard again");
+        assert!(!look(Some(67), 167), "it was us who stood still");
     }
 
     #[test]

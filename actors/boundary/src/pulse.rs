@@ -5,9 +5,7 @@
 //!                                      └── TURN: the silence grows, nothing is sent
 //! ```
 //!
-//! At most one ping is unanswered, so a launcher that stands still finds no heap of them, however long it was stopped. The
-//! time in which this process stood still itself is nobody's silence: of what passes between two looks only so much counts
-//! as two looks are apart.
+//! At most one ping is unanswered, so a launcher that stands still finds no heap of them, however long it was stopped.
 
 use std::time::Duration;
 
@@ -16,57 +14,52 @@ use holdfast_kernel::Result;
 use parking_lot::Mutex;
 
 use crate::sessions::Sessions;
+use crate::silence::Silence;
 
 /// How long the launcher has been silent. Nobody is, before it has been asked.
 #[derive(Debug, Default)]
 pub(crate) struct Pulse(Mutex<State>);
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct State {
-    /// Up to the last look.
-    silent: Duration,
-    /// When that was.
-    looked: Option<Moment>,
+    silence: Silence,
     asked: bool,
+}
+
+impl Default for State {
+    fn default() -> Self {
+        Self {
+            silence: Silence::new(MOST_AT_ONCE),
+            asked: false,
+        }
+    }
 }
 
 impl Pulse {
     /// Whoever asks does so for the first time: what was asked before may have been answered to nobody.
     fn begin(&self, now: Moment) {
         let mut state = self.0.lock();
-        state.looked.get_or_insert(now);
+        state.silence.begin(now);
         state.asked = false;
     }
 
     /// Time for another ping; false while one is unanswered.
     fn turn(&self, now: Moment) -> bool {
         let mut state = self.0.lock();
-        state.silent = state.silence(now);
-        state.looked = Some(now);
+        state.silence.look(now);
         !std::mem::replace(&mut state.asked, true)
     }
 
     /// The launcher has answered.
     pub(crate) fn heard(&self, now: Moment) {
-        *self.0.lock() = State {
-            silent: Duration::ZERO,
-            looked: Some(now),
-            asked: false,
-        };
+        let mut state = self.0.lock();
+        state.silence.heard(now);
+        state.asked = false;
     }
 
     /// Since its last sign of life.
     pub(crate) fn silence(&self, now: Moment) -> Duration {
-        self.0.lock().silence(now)
-    }
-}
-
-impl State {
-    fn silence(&self, now: Moment) -> Duration {
-        let since = self
-            .looked
-            .map_or(Duration::ZERO, |looked| now.since(looked));
-        self.silent + since.min(MOST_AT_ONCE)
+        self.0.lock().silence.so_far(now)
     }
 }
 
