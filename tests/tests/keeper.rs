@@ -7,6 +7,8 @@ use holdfast_tests::wait::{LONG, now};
 use holdfast_tests::{Policy, everyone};
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::{problem, v1};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::time::Duration;
 use tonic::Status;
 
@@ -651,6 +653,30 @@ fn a_halt_asks_first_and_leaves_nothing() {
     }
 }
 
+/// A boundary that stands still keeps nobody who ends the sandbox waiting for longer than the grace and what follows take.
+#[test]
+fn a_halt_ends_though_the_boundary_stands_still() {
+    for area in everyone() {
+        runtime().block_on(async {
+            let mut sandbox = Keeping::new(&area, &Policy::offline().text());
+            let mut client = sandbox.serve().await;
+            let started = start(&mut client, shell("sleep 1000")).await;
+            let _running = started.expect("started");
+            let boundary = boundary(&mut client).await;
+            kill(boundary, Signal::SIGSTOP).expect("stop the boundary");
+
+            let asked = client.halt(v1::HaltRequest { grace_ms: 500 });
+            let halted = tokio::time::timeout(Duration::from_secs(40), asked).await;
+
+            halted.expect("in time").expect("halted");
+            drop(client);
+            assert_eq!(sandbox.exit(), Some(0), "{}", sandbox.state("keeper.log"));
+            kill(boundary, Signal::SIGKILL).expect("as its owner does");
+            sandbox.gone();
+        });
+    }
+}
+
 /// A fence that cannot be built is refused with the reason, and nothing is started.
 #[test]
 fn a_refused_fence_leaves_its_reason() {
@@ -704,15 +730,17 @@ fn a_lost_boundary_is_told_at_once() {
 }
 
 async fn kill_boundary(client: &mut Client) {
+    kill(boundary(client).await, Signal::SIGKILL).expect("killed");
+}
+
+async fn boundary(client: &mut Client) -> Pid {
     let mut watch = client
         .watch(v1::Nothing {})
         .await
         .expect("watched")
         .into_inner();
     let status = watch.message().await.expect("told").expect("a status");
-    let boundary = i32::try_from(status.pids["boundary"]).expect("a pid");
-    let boundary = nix::unistd::Pid::from_raw(boundary);
-    nix::sys::signal::kill(boundary, nix::sys::signal::Signal::SIGKILL).expect("killed");
+    Pid::from_raw(i32::try_from(status.pids["boundary"]).expect("a pid"))
 }
 
 /// A policy is put in force wholly or not at all.

@@ -10,6 +10,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +20,7 @@ use holdfast_wire::v1::uplink_client::UplinkClient;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{interval, timeout};
+use tokio::time::{interval, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::transport::{Channel, Endpoint};
 use tower::service_fn;
@@ -87,7 +88,7 @@ impl Actor for Uplink {
                 } else {
                     tracing::debug!(%lapsed, failures, "the gateway is away");
                 }
-                tokio::time::sleep(BACKOFF.delay(failures, &mut dice)).await;
+                sleep(BACKOFF.delay(failures, &mut dice)).await;
                 failures = failures.saturating_add(1);
             }
         });
@@ -155,21 +156,23 @@ impl Arguments {
         // Each report is answered by one renewal.
         let mut unheard = 1u32;
         let mut ticks = interval(REPORT);
+        // Counted from the last renewal, whatever is reported meanwhile.
+        let mut silence = pin!(sleep(SILENCE));
         loop {
-            let renewal = timeout(SILENCE, renewals.message());
             tokio::select! {
-                renewal = renewal => match renewal {
-                    Ok(Ok(Some(_))) => {
+                renewal = renewals.message() => match renewal {
+                    Ok(Some(_)) => {
+                        silence.set(sleep(SILENCE));
                         unheard = unheard.saturating_sub(1);
                         if unheard == 0 {
                             heard.send_replace(last.clone());
                         }
                         continue;
                     }
-                    Ok(Ok(None)) => return Err(Lapsed::Ended),
-                    Ok(Err(status)) => return Err(refused(status)),
-                    Err(_) => return Err(Lapsed::Silent),
+                    Ok(None) => return Err(Lapsed::Ended),
+                    Err(status) => return Err(refused(status)),
                 },
+                () = &mut silence => return Err(Lapsed::Silent),
                 _ = ticks.tick() => {}
                 Ok(()) = self.status.changed() => {}
             }

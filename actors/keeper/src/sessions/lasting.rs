@@ -20,6 +20,7 @@ use parking_lot::Mutex;
 use prost::Message as _;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tonic::{Code, Status};
 
@@ -385,44 +386,38 @@ impl Sessions {
 
     /// Asks every session to end and waits for that, no longer than `grace`. No session is started from now on.
     pub(crate) async fn halt(&self, grace: Duration) {
+        let _they_had_their_time = timeout(grace, self.end_all(libc::SIGTERM, false)).await;
+    }
+
+    /// Kills what still runs, and waits, not for ever, until it is known how each ended: what is killed together with its
+    /// shepherd has nobody who could tell.
+    pub(crate) async fn fell(&self) {
+        let _the_rest_is_cleared = timeout(LAST_KILLS, self.end_all(libc::SIGKILL, true)).await;
+    }
+
+    /// Waits, not for ever, until the end of every session has been heard.
+    pub(crate) async fn drained(&self) {
+        let _unheard = timeout(LAST_EXITS, self.emptied()).await;
+    }
+
+    /// Sends every session this signal and waits until all have ended, for as long as the boundary takes.
+    async fn end_all(&self, signal: i32, tree: bool) {
         self.closing.store(true, Ordering::Relaxed);
-        let mut ended = self.ended.subscribe();
         let running: Vec<u64> = {
             let book = self.book.lock();
             book.running().map(|(id, _)| id).collect()
         };
         for id in running {
             // One that cannot be asked is killed with the others at the end.
-            let _ = self.ask(id, libc::SIGTERM, false, Blame::Halt).await;
+            let _ = self.ask(id, signal, tree, Blame::Halt).await;
         }
-        let all = async { while self.book.lock().len() > 0 && ended.changed().await.is_ok() {} };
-        let _they_had_their_time = tokio::time::timeout(grace, all).await;
+        self.emptied().await;
     }
 
-    /// Kills what still runs, and waits, not for ever, until it is known how each ended: what is killed together with its
-    /// shepherd has nobody who could tell.
-    pub(crate) async fn fell(&self) {
-        self.closing.store(true, Ordering::Relaxed);
+    /// Waits until no session runs.
+    async fn emptied(&self) {
         let mut ended = self.ended.subscribe();
-        let running: Vec<u64> = {
-            let book = self.book.lock();
-            book.running().map(|(id, _)| id).collect()
-        };
-        let all = async {
-            for id in running {
-                // One that cannot be asked is killed with the others.
-                let _ = self.ask(id, libc::SIGKILL, true, Blame::Halt).await;
-            }
-            while self.book.lock().len() > 0 && ended.changed().await.is_ok() {}
-        };
-        let _the_rest_is_cleared = tokio::time::timeout(LAST_KILLS, all).await;
-    }
-
-    /// Waits, not for ever, until the end of every session has been heard.
-    pub(crate) async fn drained(&self) {
-        let mut ended = self.ended.subscribe();
-        let all = async { while self.book.lock().len() > 0 && ended.changed().await.is_ok() {} };
-        let _unheard = tokio::time::timeout(LAST_EXITS, all).await;
+        while self.book.lock().len() > 0 && ended.changed().await.is_ok() {}
     }
 
     /// What asks the boundary.

@@ -33,20 +33,39 @@ impl uplink_server::Uplink for Gateway {
     }
 }
 
+/// A gateway that takes every report and renews nothing; it tells of each lease that is asked for.
+struct Mute(mpsc::Sender<()>);
+
+#[tonic::async_trait]
+impl uplink_server::Uplink for Mute {
+    type LeaseStream = Pin<Box<dyn Stream<Item = Result<v1::Renewal, Status>> + Send>>;
+
+    async fn lease(
+        &self,
+        request: Request<Streaming<v1::Report>>,
+    ) -> Result<Response<Self::LeaseStream>, Status> {
+        let _the_test_is_over = self.0.send(()).await;
+        let nothing = request.into_inner().filter_map(|_| None);
+        Ok(Response::new(Box::pin(nothing)))
+    }
+}
+
 fn serve(path: &Path) -> (JoinHandle<()>, mpsc::Receiver<v1::Report>) {
+    let (tell, told) = mpsc::channel(100);
+    (serve_as(Gateway(tell), path), told)
+}
+
+fn serve_as(gateway: impl uplink_server::Uplink, path: &Path) -> JoinHandle<()> {
     let _there_was_none = std::fs::remove_file(path);
     let listener = UnixListener::bind(path).expect("bound");
     let incoming = futures_util::stream::unfold(listener, async |listener| {
         let (stream, _) = listener.accept().await.ok()?;
         Some((Ok::<_, io::Error>(stream), listener))
     });
-    let (tell, told) = mpsc::channel(100);
     let server = tonic::transport::Server::builder()
-        .add_service(UplinkServer::new(Gateway(tell)))
+        .add_service(UplinkServer::new(gateway))
         .serve_with_incoming(incoming);
-    let server =
-        tokio::runtime::Handle::current().spawn(async move { server.await.expect("served") });
-    (server, told)
+    tokio::runtime::Handle::current().spawn(async move { server.await.expect("served") })
 }
 
 async fn start(path: &Path, status: &watch::Sender<v1::Status>) -> Root {
@@ -111,6 +130,22 @@ async fn a_gateway_that_comes_back_is_told_again() {
     let (_server, mut told) = serve(&path);
 
     next(&mut told).await;
+}
+
+/// A gateway that takes reports and says nothing holds no lease, however often it is told something.
+#[tokio::test]
+async fn a_gateway_that_renews_nothing_is_taken_to_be_gone() {
+    let place = tempfile::tempdir().expect("a directory");
+    let path = place.path().join("gateway.sock");
+    let (tell, mut leases) = mpsc::channel(10);
+    let _server = serve_as(Mute(tell), &path);
+    let status = watch::Sender::new(v1::Status::default());
+    let _root = start(&path, &status).await;
+    leases.recv().await.expect("a lease");
+
+    let again = timeout(SILENCE * 2, leases.recv()).await;
+
+    assert!(again.is_ok(), "it holds the lease still");
 }
 
 /// SV-01: others may take half a second to stop; the gateway must not show Ready meanwhile.
