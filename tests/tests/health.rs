@@ -305,7 +305,7 @@ fn a_listener_that_came_while_descriptors_were_short_is_handed_over_again() {
             caller.expect("first").await;
 
             // Not one more can be opened, whichever are closed meanwhile.
-            limit(sandbox.pid(), 3);
+            limit::descriptors(sandbox.pid(), 3);
             caller.send("go\n").await;
             let missed = async {
                 while !sandbox.state("keeper.log").contains("take a listener") {
@@ -314,7 +314,7 @@ fn a_listener_that_came_while_descriptors_were_short_is_handed_over_again() {
             };
             let missed = tokio::time::timeout(SECOND * 20, missed).await;
             missed.expect("it came without its socket");
-            limit(sandbox.pid(), 4096);
+            limit::descriptors(sandbox.pid(), 4096);
 
             caller.expect("second").await;
             caller.send("go\n").await;
