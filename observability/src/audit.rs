@@ -156,10 +156,19 @@ impl Audit {
                 Owed::begin(direct.path()).and_then(|begun| owed.insert(begun).note(place, record))
             }
         };
-        noted.map_err(|error| {
-            direct.complain(now, &error);
-            Unwritten
-        })
+        let noted = noted.map_err(|error| direct.complain(now, &error));
+        state.unnoted = noted.is_err().then_some(place);
+        noted.map_err(|()| Unwritten)
+    }
+
+    /// Whether what is allowed can be recorded now. When the last record or note could not be written, this tries again: nobody
+    /// needs to be refused for it to be known that there is room again.
+    pub fn writes(&self) -> bool {
+        let mut state = self.0.state.lock();
+        if !state.closed {
+            state.retry();
+        }
+        !state.failing && state.unnoted.is_none()
     }
 
     /// Leaves one record. A file has it when this returns. Never waits for a reader; a record for which there is no room or
@@ -291,6 +300,8 @@ struct State {
     direct: Option<Direct>,
     /// The last write to a file failed.
     failing: bool,
+    /// The last note failed, and where.
+    unnoted: Option<Place>,
     waiting: VecDeque<Record>,
     /// What the writer has taken and not settled yet.
     in_hand: u64,
@@ -360,6 +371,11 @@ impl State {
     /// Writes a record to the file, and behind it what is late.
     fn write(&mut self, record: &Record) -> Result<(), Unwritten> {
         self.write_one(record)?;
+        self.write_late();
+        Ok(())
+    }
+
+    fn write_late(&mut self) {
         while let Some((place, late)) = self.late.pop_front() {
             if self.write_one(&late).is_err() {
                 self.late.push_front((place, late));
@@ -367,7 +383,33 @@ impl State {
             }
             self.give_back(place);
         }
-        Ok(())
+    }
+
+    /// Tries again what failed last.
+    fn retry(&mut self) {
+        if self.failing && self.late.is_empty() {
+            let direct = self.direct.as_mut();
+            let said = direct.is_some_and(|direct| direct.say_missing(self.unsaid).is_ok());
+            if said {
+                self.failing = false;
+                self.unsaid = 0;
+            }
+        } else if self.failing {
+            self.write_late();
+        }
+        if let Some(place) = self.unnoted {
+            let room = match (&self.owed, &self.direct) {
+                (Some(owed), _) => owed.try_place(place).is_ok(),
+                (None, Some(direct)) => match Owed::begin(direct.path()) {
+                    Ok(begun) => self.owed.insert(begun).try_place(place).is_ok(),
+                    Err(_) => false,
+                },
+                (None, None) => true,
+            };
+            if room {
+                self.unnoted = None;
+            }
+        }
     }
 
     fn write_one(&mut self, record: &Record) -> Result<(), Unwritten> {

@@ -4,7 +4,8 @@
 //!  supervision ── Changed ──┐                       ┌── eight conditions, in the contract's order
 //!  boundary ── Linked, Beat ┤                       │
 //!  canary ── Walked ────────┼──> step(event, now) ──┼── phase, reason, message
-//!  pressure ── Descriptors ─┤                       │
+//!  pressure ── Descriptors,
+//!              Recording ───┤                       │
 //!  rulebook ── Policy ──────┘                       └── whether a canary is wanted now
 //!
 //!  Pending ── all True ──> Ready ── one is not ──> Degraded ── all True ──> Ready
@@ -52,6 +53,8 @@ pub enum Event {
     Descriptors(Moment, Sample),
     /// How the listeners stand.
     Listening(Listening),
+    /// Whether what is allowed can be recorded.
+    Recording(bool),
     /// Which policy is wanted and which is in force.
     Policy {
         /// The revision that is wanted.
@@ -142,6 +145,8 @@ pub struct Sample {
     pub used: u64,
     /// Whether that leaves too few.
     pub pressed: bool,
+    /// Whether it is the host that has no more.
+    pub host_full: bool,
 }
 
 /// How the listeners stand.
@@ -300,6 +305,7 @@ impl Health {
                 self.relieve(Process::Keeper, sample, counted);
             }
             Event::Listening(listening) => self.listening = listening,
+            Event::Recording(writes) => return self.hear_recording(writes, now),
             Event::Policy {
                 desired,
                 enforced,

@@ -6,7 +6,8 @@
 //!
 //! The limit is read anew each time, for it is changed from outside (`prlimit(1)`). A count costs two system calls and no
 //! descriptor, whatever is open, so it is made four times a second and not only while there is a shortage: one that has just
-//! begun has to be known within half a second.
+//! begun has to be known within half a second. The host's table of files (`ENFILE`) is asked beside it by opening one more, and
+//! the audit whether it can be written to: either shortage closes the sandbox without anybody here being told.
 //!
 //! What follows from a count: the egress may hold more or fewer connections, the health knows, the status shows it. Nothing that
 //! is open is closed, and nothing is restarted.
@@ -19,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
+use holdfast_kernel::descriptors::is_host_full;
 use holdfast_wire::v1;
 use tokio::sync::watch;
 
@@ -98,12 +100,15 @@ impl Arguments {
             shed: self.ledger.refused(),
             waiting: self.desk.counters.waiting.load(Ordering::Relaxed) as u64,
         });
+        let host_full = is_host_full();
         let sample = Sample {
             limit: counted.limit,
             used: counted.used,
-            pressed: *strain == Strain::Pressed,
+            pressed: *strain == Strain::Pressed || host_full,
+            host_full,
         };
         self.vitals.note(Event::Descriptors(at, sample));
+        self.vitals.note(Event::Recording(self.desk.can_record()));
         Ok(())
     }
 }

@@ -280,6 +280,7 @@ impl State {
             | Event::Refused(_)
             | Event::Descriptors(..)
             | Event::Listening(_)
+            | Event::Recording(_)
             | Event::Policy { .. }
             | Event::Over { .. }
             | Event::Passed => {}

@@ -47,6 +47,18 @@ impl Direct {
         result
     }
 
+    /// Writes a word about records that are missing.
+    pub(super) fn say_missing(&mut self, missing: u64) -> io::Result<()> {
+        self.text.clear();
+        if self.torn {
+            self.text.push(b'\n');
+        }
+        say_missing(&mut self.text, missing);
+        let result = self.file.write_at_once(&self.text);
+        self.torn = result.is_err();
+        result
+    }
+
     /// Once in a while.
     pub(super) fn complain(&mut self, now: SystemTime, error: &io::Error) {
         let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();

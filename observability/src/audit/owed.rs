@@ -87,6 +87,14 @@ impl Owed {
         }
     }
 
+    /// Whether a note could stand here now; one that does is left alone.
+    pub(super) fn try_place(&self, place: Place) -> io::Result<()> {
+        if self.open.contains_key(&place) {
+            return Ok(());
+        }
+        self.file.write_all_at(b"\n", at(place))
+    }
+
     /// Nothing more comes; a file without notes is no use.
     pub(super) fn end(self) {
         if self.open.is_empty() {

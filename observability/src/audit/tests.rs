@@ -351,6 +351,57 @@ fn what_is_owed_is_recorded_when_the_disk_has_room_again() {
     assert_eq!(notes(dir.path()), 0);
 }
 
+/// Whoever shows how the sandbox stands asks, and nobody has to be refused for it.
+#[test]
+fn whether_records_can_be_written_is_known_without_another_verdict() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = dir.path().join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let disk = |path: &Path| {
+        let file = Rotating::open(path, 1 << 20).expect("opens");
+        audit.0.state.lock().direct = Some(Direct::new(file));
+    };
+    assert!(audit.writes());
+
+    // Once with something that is only missing, once with something that is owed.
+    for round in [1, 2] {
+        let slot = audit.reserve().expect("there is room");
+        disk(Path::new("/dev/full"));
+        if round == 2 {
+            audit.owe(slot.place(), || record(2)).expect("noted");
+        }
+        assert_eq!(slot.record(record(round)), Err(Unwritten));
+        assert!(!audit.writes());
+        disk(&path);
+        assert!(audit.writes());
+    }
+
+    let text = fs::read_to_string(&path).expect("reads");
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "{text}");
+    assert!(lines[0].contains(r#""activity":"records_lost","count":1"#));
+    assert!(lines[1].contains(r#""port":2"#));
+}
+
+/// Without room for notes nothing is dialled, so that has to be known as well.
+#[test]
+fn a_note_that_cannot_be_written_is_known_until_there_is_room() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let beside = dir.path().join("gone");
+    fs::create_dir(&beside).expect("made");
+    let path = beside.join("audit.jsonl");
+    let audit = Audit::rotating(&path, 1 << 20).expect("opens");
+    let slot = audit.reserve().expect("there is room");
+    fs::remove_dir_all(&beside).expect("removed");
+
+    assert_eq!(audit.owe(slot.place(), || record(1)), Err(Unwritten));
+    assert!(!audit.writes());
+    fs::create_dir(&beside).expect("made");
+
+    assert!(audit.writes());
+    audit.owe(slot.place(), || record(1)).expect("noted");
+}
+
 /// The same, when the process does not live to see that.
 #[test]
 fn what_is_late_on_a_full_disk_is_left_to_the_next_process() {

@@ -4,7 +4,7 @@
 
 mod ledger;
 
-use std::fs;
+use std::fs::{self, File};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -56,6 +56,12 @@ pub fn is_exhausted(errno: i32) -> bool {
     )
 }
 
+/// Is the host's table of files full for this process? It is asked for one more file, which is given back at once; the limit of
+/// the process itself is another matter.
+pub fn is_host_full() -> bool {
+    File::open(TABLE).is_err_and(|error| error.raw_os_error() == Some(libc::ENFILE))
+}
+
 impl Gauge {
     /// A gauge that has seen nothing.
     pub fn new() -> Self {
@@ -101,8 +107,6 @@ const TABLE: &str = "/proc/self/fd";
 
 #[cfg(test)]
 mod tests {
-    use std::fs::File;
-
     use super::*;
     use crate::apart::apart;
 

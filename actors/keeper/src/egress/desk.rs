@@ -239,6 +239,11 @@ impl Desk {
         prepare(&SockRef::from(socket), self.means.patience);
     }
 
+    /// Whether what is allowed can be recorded; without that nothing is.
+    pub(crate) fn can_record(&self) -> bool {
+        self.audit.writes()
+    }
+
     /// Room for a record, if there is any.
     pub(super) fn slot(&self) -> Option<Slot> {
         self.audit.reserve()

@@ -170,6 +170,10 @@ impl Health {
             let what = "descriptors have not been counted for too long; see the log of the keeper";
             return unknown("SampleStale", what, seen);
         }
+        if keeper.host_full {
+            let what = "the host's table of open files is full; raise fs.file-max or end what holds them (`/proc/sys/fs/file-nr`)";
+            return failing("DescriptorPressure", what.to_owned(), seen);
+        }
         if keeper.pressed {
             return failing("DescriptorPressure", pressed("keeper", keeper), seen);
         }

@@ -71,6 +71,7 @@ impl Health {
                 limit,
                 used,
                 pressed,
+                host_full: false,
             };
             self.boundary = Some((sample, now));
             self.relieve(Process::Boundary, sample, asked);
@@ -115,6 +116,21 @@ impl Health {
             self.back[Kind::ExecAdmitting as usize] = now;
         }
         answers
+    }
+
+    /// What is allowed can be recorded, or cannot; true if a canary should go for it.
+    pub(super) fn hear_recording(&mut self, writes: bool, now: Moment) -> bool {
+        if !writes {
+            let message = "the audit cannot be written to, so no connection is allowed; make room on its disk (`df` of the state directory), and it goes on by itself";
+            let told = ("AuditUnwritable", message.to_owned());
+            self.fell(AUDIT, Kind::ProxyServing, told);
+            return false;
+        }
+        let writes_again = self.down.remove(AUDIT).is_some();
+        if writes_again {
+            self.back[Kind::ProxyServing as usize] = now;
+        }
+        writes_again
     }
 
     pub(super) fn is_launcher_silent(&self) -> bool {
@@ -253,6 +269,9 @@ const SERVING: [&str; 2] = ["Running", "up"];
 
 /// Where the launcher's silence is kept among the parts that do not serve: it is in no tree.
 const LAUNCHER: &str = "launcher";
+
+/// The same for the audit.
+const AUDIT: &str = "audit";
 
 /// A launcher that is silent for longer does not start anything. It is asked for a sign of life twice a second.
 pub(super) const LAUNCHER_PATIENCE: Duration = Duration::from_millis(1200);

@@ -43,6 +43,7 @@ fn counted_at(moment: Moment, pressed: bool) -> Event {
         limit: 64,
         used: if pressed { 60 } else { 30 },
         pressed,
+        host_full: false,
     };
     Event::Descriptors(moment, sample)
 }
@@ -360,6 +361,42 @@ fn listeners_that_hold_connections_back_say_so() {
     assert_eq!(condition(&health, Kind::ProxyServing).status, Truth::False);
 }
 
+/// Nothing is allowed that cannot be recorded, and a canary is not recorded.
+#[test]
+fn an_audit_that_cannot_be_written_takes_ready_away_until_it_can_and_a_canary_has_passed() {
+    let mut health = ready();
+    assert!(!health.step(Event::Recording(true), at(90)).changed);
+
+    let turn = health.step(Event::Recording(false), at(100));
+    assert!(turn.changed && !turn.canary);
+    assert_eq!(stands(&health), (Phase::Degraded, "AuditUnwritable"));
+    assert_eq!(condition(&health, Kind::ProxyServing).status, Truth::False);
+    health.step(walked(110, 120, None), at(120));
+    assert_eq!(stands(&health), (Phase::Degraded, "AuditUnwritable"));
+
+    let turn = health.step(Event::Recording(true), at(200));
+    assert!(turn.canary);
+    health.step(walked(201, 210, None), at(210));
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+}
+
+/// ENFILE: the process has room below its own limit, and the host has none.
+#[test]
+fn a_full_table_of_the_host_is_named() {
+    let mut health = ready();
+    let full = Sample {
+        limit: 64,
+        used: 30,
+        pressed: true,
+        host_full: true,
+    };
+
+    health.step(Event::Descriptors(Moment::NEVER, full), at(100));
+
+    assert_eq!(stands(&health), (Phase::Degraded, "DescriptorPressure"));
+    assert!(health.report().message.contains("fs.file-max"));
+}
+
 #[test]
 fn the_first_condition_that_fails_gives_the_reason() {
     let mut health = ready();
@@ -484,6 +521,7 @@ fn any_event() -> impl Strategy<Value = Event> {
             full: 1,
             starved: 0
         })),
+        any::<bool>().prop_map(Event::Recording),
         Just(policy("")),
         Just(policy("wrong")),
         Just(Event::Refused(Want::Nothing)),
@@ -505,6 +543,7 @@ fn is_failure(event: &Event) -> bool {
         Event::Walked(walked) => walked.fell.is_some(),
         Event::Descriptors(_, sample) => sample.pressed,
         Event::Listening(listening) => *listening != Listening::default(),
+        Event::Recording(writes) => !writes,
         Event::Policy { error, .. } => !error.is_empty(),
         Event::Beat(_, beat) => beat.launcher_silent_ms > 1200,
         Event::Refused(want) => *want != Want::Nothing,
