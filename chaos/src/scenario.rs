@@ -106,9 +106,9 @@ pub(crate) enum Fault {
         /// How many more than are in use.
         spare: i64,
     },
-    /// The host's table of files is full but for `spare`.
+    /// The host's table of files bears `spare` more than are open; fewer when negative.
     Enfile {
-        /// How many files may still be opened.
+        /// How many more.
         spare: i64,
     },
     /// SIGKILL.
@@ -384,7 +384,7 @@ impl fmt::Display for Problem {
 
 impl std::error::Error for Problem {}
 
-const BUILT_IN: [(&str, &str); 6] = [
+const BUILT_IN: [(&str, &str); 7] = [
     ("breakages", include_str!("../scenarios/breakages.yaml")),
     ("crash", include_str!("../scenarios/crash.yaml")),
     (
@@ -392,6 +392,7 @@ const BUILT_IN: [(&str, &str); 6] = [
         include_str!("../scenarios/emfile-proxy.yaml"),
     ),
     ("exec-storm", include_str!("../scenarios/exec-storm.yaml")),
+    ("host", include_str!("../scenarios/host.yaml")),
     (
         "landlock-1000",
         include_str!("../scenarios/landlock-1000.yaml"),

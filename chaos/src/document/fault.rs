@@ -89,7 +89,7 @@ impl Written {
                 spare: self.spare.as_ref().map_or(USUAL_SPARE, |spare| spare.value),
             },
             Kind::Enfile => Fault::Enfile {
-                spare: self.spare.as_ref().map_or(USUAL_SPARE, |spare| spare.value),
+                spare: self.spare.as_ref().map_or(FULL, |spare| spare.value),
             },
             Kind::Kill => Fault::Kill(self.process(&Process::ALL)?),
             Kind::Stop => Fault::Stop(self.process(&Process::ALL)?),
@@ -248,6 +248,8 @@ const fn usual(kind: Kind) -> Duration {
 }
 
 const USUAL_SPARE: i64 = 8;
+/// A table that is full stays so although others on the host give files back, and although each processor counts some for itself.
+const FULL: i64 = -256;
 const JUMP: Duration = Duration::from_hours(1);
 /// The usual and the greatest count.
 const FLOOD: (u32, u32) = (64, 4_096);
