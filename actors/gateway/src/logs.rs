@@ -112,19 +112,24 @@ impl Logs {
     /// The next lines, in the order of time; none when all that is written was read. Blocks on the disk.
     pub(crate) fn next(&mut self) -> Vec<v1::LogLine> {
         let mut lines = Vec::new();
+        for tail in &mut self.tails {
+            tail.look();
+        }
         // Bounded by what is looked at, so that nobody waits long for a line that is not wanted.
         for _ in 0..BATCH {
-            for tail in &mut self.tails {
-                tail.look();
-            }
             let earliest = self
                 .tails
                 .iter_mut()
                 .filter(|tail| tail.head.is_some())
                 .min_by_key(|tail| tail.head.as_ref().map(|head| head.line.time_ms));
-            let Some(head) = earliest.and_then(|tail| tail.head.take()) else {
+            let Some(tail) = earliest else {
                 break;
             };
+            let Some(head) = tail.head.take() else {
+                break;
+            };
+            // Only who gave a line has a next one to look for: whoever had none is asked again with the next batch.
+            tail.look();
             let recent = head.line.time_ms >= self.wanted.since_ms;
             if recent && head.level <= self.wanted.level {
                 lines.push(head.line);
@@ -152,6 +157,9 @@ struct Tail {
     head: Option<line::Read>,
     /// When the line before was written: the time of lines that have none.
     time_ms: i64,
+    /// How often it was asked for a line.
+    #[cfg(test)]
+    looks: u64,
 }
 
 impl Tail {
@@ -164,11 +172,17 @@ impl Tail {
             part: Vec::new(),
             head: None,
             time_ms: 0,
+            #[cfg(test)]
+            looks: 0,
         }
     }
 
     /// Reads the next line, if there is a whole one.
     fn look(&mut self) {
+        #[cfg(test)]
+        {
+            self.looks += 1;
+        }
         while self.head.is_none() {
             if self.file.is_none() && !self.open() {
                 return;
@@ -289,6 +303,20 @@ mod tests {
 
         assert_eq!(texts(&logs.next()), ["one", "two", "three"]);
         assert!(logs.next().is_empty());
+    }
+
+    #[test]
+    fn a_source_that_is_idle_is_asked_once_for_all_lines_of_another() {
+        let base = tempfile::tempdir().expect("a directory");
+        let directory = base.path();
+        for second in 0..50 {
+            log(directory, "keeper.log", second, "INFO", "busy");
+        }
+        let mut logs = Logs::open(directory, wanted(&["keeper", "boundary"], ""));
+
+        assert_eq!(logs.next().len(), 50);
+
+        assert_eq!((logs.tails[0].looks, logs.tails[1].looks), (51, 1));
     }
 
     #[test]
