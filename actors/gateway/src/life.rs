@@ -65,6 +65,7 @@ pub(crate) enum Stage {
     /// The keeper's last report holds until then.
     Up {
         until: Moment,
+        word: Word,
     },
     /// Another gateway's keeper, which has until then to report to this one; then it is silent.
     Adopting {
@@ -103,6 +104,17 @@ pub(crate) enum After {
     Fail(Why),
     Begin { at: Moment, why: Why },
     Delete,
+}
+
+/// What a keeper says of its sandbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// It works, well or not.
+    Works,
+    /// It has ended in good order; the keeper is on its way out.
+    Stopped,
+    /// It is lost; the keeper is on its way out.
+    Failed,
 }
 
 /// What the last gateway left.
@@ -144,7 +156,7 @@ pub(crate) enum Event {
     /// The keeper that was to be started could not be.
     NotSpawned(Why),
     /// The present keeper reported.
-    Reported,
+    Reported(Word),
     /// The present keeper's reports have ended.
     Unlinked,
     KeeperFell(End),
@@ -254,7 +266,7 @@ impl Life {
                 Some(*at)
             }
             Stage::Starting { until }
-            | Stage::Up { until }
+            | Stage::Up { until, .. }
             | Stage::Adopting { until }
             | Stage::Silent { until }
             | Stage::Ending { until, .. } => Some(*until),
@@ -277,7 +289,7 @@ impl Life {
                 self.alive.boundary &= matches!(end, End::Crashed { boundary: true, .. });
             }
             Event::BoundaryFell | Event::BoundaryLeft(_) => self.alive.boundary = false,
-            Event::Reported | Event::Unlinked | Event::NotRemoved | Event::Woke => {}
+            Event::Reported(_) | Event::Unlinked | Event::NotRemoved | Event::Woke => {}
         }
         match (&self.stage, event) {
             (_, Event::Woke) if self.deadline().is_none_or(|deadline| deadline > now) => Vec::new(),
@@ -299,7 +311,7 @@ impl Life {
             // A keeper that nobody knew of any more, and so is what it keeps.
             (
                 Stage::Stopped { .. } | Stage::Failed { .. } | Stage::Pending { .. },
-                Event::Reported,
+                Event::Reported(_),
             ) => {
                 vec![Command::KillBoundary, Command::KillKeeper]
             }
@@ -318,20 +330,25 @@ impl Life {
     /// News of a generation that runs.
     fn ran(&mut self, event: Event, now: Moment) -> Vec<Command> {
         match event {
-            Event::Reported => {
+            Event::Reported(word) => {
+                self.alive.keeper = true;
                 // It serves only once there is a boundary, and that one's end would have been told.
-                self.alive = Alive {
-                    keeper: true,
-                    boundary: true,
-                };
+                self.alive.boundary |= word == Word::Works;
                 self.up.get_or_insert(now);
-                self.stage = Stage::Up { until: now + LEASE };
+                self.stage = Stage::Up {
+                    until: now + LEASE,
+                    word,
+                };
                 Vec::new()
             }
-            // It may be about to fall, or only its uplink did: no lease holds without one.
+            // It may be about to fall, or only its uplink did: no lease holds without one. One that has said that the sandbox is
+            // over may go.
             Event::Unlinked => match self.stage {
-                Stage::Up { .. } => self.woke(now),
+                Stage::Up {
+                    word: Word::Works, ..
+                } => self.woke(now),
                 Stage::Pending { .. }
+                | Stage::Up { .. }
                 | Stage::Starting { .. }
                 | Stage::Adopting { .. }
                 | Stage::Silent { .. }

@@ -18,7 +18,7 @@ use tokio::sync::watch;
 
 use crate::directory::Posted;
 use crate::host::Host;
-use crate::life::{Ask, Denied, Event, Life, Stage};
+use crate::life::{Ask, Denied, Event, Life, Stage, Word};
 use crate::processes::Watched;
 use crate::refused::Refused;
 use crate::registry::row::{Process, Revision, Row};
@@ -190,8 +190,7 @@ impl State {
         if self.waiting.len() >= MOST_WAITING {
             return reply.send(Err(Refused::Busy(name)));
         }
-        let meant = self.meant(ask);
-        match meant.map_or(Ok(Vec::new()), |meant| self.life.ask(meant, now)) {
+        match self.life.ask(ask, now) {
             Ok(commands) => {
                 self.commands.extend(commands);
                 let removed = matches!(ask, Ask::Delete { .. });
@@ -199,24 +198,6 @@ impl State {
             }
             Err(Denied::StillRunning) => reply.send(Err(Refused::StillRunning(name))),
             Err(Denied::Deleting) => reply.send(Err(Refused::Deleting(name))),
-        }
-    }
-
-    /// What is to be done about a wish. A sandbox whose keeper has said that it is over runs no more, though its keeper is
-    /// still on its way out.
-    fn meant(&self, ask: Ask) -> Option<Ask> {
-        let phase = self.last.as_ref().map(v1::Status::phase);
-        let up = matches!(self.life.stage, Stage::Up { .. });
-        if !up || !matches!(phase, Some(v1::Phase::Stopped | v1::Phase::Failed)) {
-            return Some(ask);
-        }
-        match ask {
-            Ask::Delete { .. } => Some(Ask::Delete { force: true }),
-            Ask::Start => Some(Ask::Restart {
-                grace: Duration::ZERO,
-            }),
-            Ask::Stop { .. } if phase == Some(v1::Phase::Stopped) => None,
-            Ask::Stop { .. } | Ask::Restart { .. } => Some(ask),
         }
     }
 
@@ -257,19 +238,26 @@ impl State {
             self.boundary = self.find_boundary().map_err(unwatched)?;
             self.watch_boundary(me);
         }
+        let word = match status.phase() {
+            v1::Phase::Stopped => Word::Stopped,
+            v1::Phase::Failed => Word::Failed,
+            v1::Phase::Unspecified
+            | v1::Phase::Pending
+            | v1::Phase::Ready
+            | v1::Phase::Degraded
+            | v1::Phase::Deleting => Word::Works,
+        };
         self.last = Some(status);
         self.stream = stream;
         self.cut_off = self.ground.is_removed();
-        self.step(Event::Reported, me.now());
+        self.step(Event::Reported(word), me.now());
         let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
         Ok(clock::wall_ms().saturating_add(lease))
     }
 
-    /// The keeper may have another stream by now; and one that has said that the sandbox is over may go.
+    /// The keeper may have another stream by now.
     fn unlinked(&mut self, stream: u64, now: Moment) {
-        let phase = self.last.as_ref().map(v1::Status::phase);
-        let over = matches!(phase, Some(v1::Phase::Stopped | v1::Phase::Failed));
-        if self.stream == stream && !over {
+        if self.stream == stream {
             self.step(Event::Unlinked, now);
         }
     }

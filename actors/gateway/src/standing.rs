@@ -31,7 +31,7 @@ impl Known<'_> {
         let (row, life) = (self.row, self.life);
         let mut status = self.last.cloned().unwrap_or_default();
         match &life.stage {
-            Stage::Up { until } => {
+            Stage::Up { until, .. } => {
                 status.lease_expires_ms = self.wall(*until);
                 if let Some(directory) = self.removed {
                     self.cut_off(&mut status, directory);
@@ -354,7 +354,7 @@ mod tests {
     use holdfast_actor::Seed;
 
     use super::*;
-    use crate::life::{Alive, Event, Found, Restart};
+    use crate::life::{Alive, Event, Found, Restart, Word};
     use crate::registry::row::Process;
 
     fn known<T>(life: &Life, last: Option<&v1::Status>, judge: impl Fn(v1::Status) -> T) -> T {
@@ -394,7 +394,7 @@ mod tests {
         let now = Moment::ORIGIN;
         let mut life = Life::new(Restart::Never, Seed::new(1), now);
         life.step(Event::Woke, now);
-        life.step(Event::Reported, now);
+        life.step(Event::Reported(Word::Works), now);
         let last = ready();
         let told = known(&life, Some(&last), |status| status);
         assert_eq!((told.phase(), told.since_ms), (v1::Phase::Ready, 500));
@@ -420,7 +420,7 @@ mod tests {
         let now = Moment::ORIGIN;
         let mut life = Life::new(Restart::Never, Seed::new(1), now);
         life.step(Event::Woke, now);
-        life.step(Event::Reported, now);
+        life.step(Event::Reported(Word::Works), now);
         let (row, last) = (Row::default(), ready());
         let told = |before: &v1::Status, removed: bool, wall_ms| {
             Known {

@@ -12,7 +12,7 @@ fn life(policy: Restart) -> Life {
 fn up(policy: Restart) -> (Life, Moment) {
     let (mut life, now) = (life(policy), Moment::ORIGIN);
     assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
-    life.step(Event::Reported, now);
+    life.step(Event::Reported(Word::Works), now);
     (life, now)
 }
 
@@ -34,7 +34,8 @@ fn exited(success: bool) -> Event {
 fn a_sandbox_starts_and_is_up_with_its_first_report() {
     let (life, now) = up(Restart::Never);
 
-    assert_eq!(life.stage, Stage::Up { until: now + LEASE });
+    let (until, word) = (now + LEASE, Word::Works);
+    assert_eq!(life.stage, Stage::Up { until, word });
     assert_eq!((life.generation, life.epoch), (1, 1));
 }
 
@@ -77,7 +78,7 @@ fn a_silent_keeper_that_reports_again_is_not_killed() {
     let (mut life, now) = up(Restart::Never);
     life.step(Event::Woke, now + LEASE);
 
-    life.step(Event::Reported, now + LEASE + SECOND);
+    life.step(Event::Reported(Word::Works), now + LEASE + SECOND);
 
     assert!(matches!(life.stage, Stage::Up { .. }));
 }
@@ -90,8 +91,39 @@ fn a_keeper_whose_reports_end_is_silent_at_once_and_up_with_the_next_one() {
     assert_eq!(life.step(Event::Unlinked, now), []);
     assert!(matches!(life.stage, Stage::Silent { .. }));
 
-    life.step(Event::Reported, now + SECOND);
+    life.step(Event::Reported(Word::Works), now + SECOND);
     assert!(matches!(life.stage, Stage::Up { .. }));
+}
+
+/// A keeper that says so is on its way out: nothing is waited for that its process would have to be there for.
+#[test]
+fn a_sandbox_that_is_over_by_its_keepers_word_is_wanted_as_one_that_does_not_run() {
+    let said = |word| {
+        let (mut life, now) = up(Restart::Never);
+        life.step(Event::Reported(word), now);
+        (life, now)
+    };
+    let grace = 10 * SECOND;
+    for word in [Word::Stopped, Word::Failed] {
+        let (mut life, now) = said(word);
+        life.step(Event::Unlinked, now);
+        assert!(matches!(life.stage, Stage::Up { .. }), "it may go");
+
+        let deleted = life.ask(Ask::Delete { force: false }, now);
+        assert_eq!(
+            deleted,
+            Ok(vec![Command::KillBoundary, Command::KillKeeper])
+        );
+        let (mut life, now) = said(word);
+        let started = life.ask(Ask::Start, now).expect("granted");
+        let grace = Duration::ZERO;
+        assert_eq!(started, [Command::Halt { grace }]);
+    }
+    let (mut life, now) = said(Word::Stopped);
+    assert_eq!(life.ask(Ask::Stop { grace }, now), Ok(vec![]));
+    let (mut life, now) = said(Word::Failed);
+    let stopped = life.ask(Ask::Stop { grace }, now);
+    assert_eq!(stopped, Ok(vec![Command::Halt { grace }]));
 }
 
 #[test]
@@ -163,7 +195,7 @@ fn a_keeper_that_nobody_knew_of_is_killed_with_its_boundary() {
     let (mut life, _) = life(Restart::Never).adopted(Alive::default(), lost, Moment::ORIGIN);
     assert!(matches!(life.stage, Stage::Failed { .. }));
 
-    let commands = life.step(Event::Reported, Moment::ORIGIN);
+    let commands = life.step(Event::Reported(Word::Works), Moment::ORIGIN);
 
     assert_eq!(commands, [Command::KillBoundary, Command::KillKeeper]);
 }
@@ -179,7 +211,7 @@ fn an_adopted_keeper_that_reports_has_a_boundary_that_its_death_leaves_behind() 
     );
     let running = Found::Running { gone: lost() };
     let (mut life, _) = life(Restart::Never).adopted(alive, running, now);
-    life.step(Event::Reported, now);
+    life.step(Event::Reported(Word::Works), now);
 
     life.step(crashed(true), now);
 
@@ -240,7 +272,7 @@ fn a_crash_loop_ends_as_failed_with_its_reason() {
         life.step(exited(false), now);
         now = life.deadline().expect("tried again");
         assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
-        life.step(Event::Reported, now);
+        life.step(Event::Reported(Word::Works), now);
     }
 
     life.step(exited(false), now);
@@ -433,7 +465,7 @@ impl World {
     fn report(&mut self) {
         if self.keeper {
             if self.boundary {
-                self.step(Event::Reported);
+                self.step(Event::Reported(Word::Works));
             } else {
                 self.keeper = false;
                 self.step(Event::KeeperFell(End::BoundaryLost(lost())));
