@@ -11,9 +11,9 @@ use std::time::Duration;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use holdfast_actor::{Actor, Address, Fault, Me};
-use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_server::GatewayServer;
 use holdfast_wire::v1::uplink_server::UplinkServer;
+use holdfast_wire::{v1, words};
 use tokio::sync::watch;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic_health::pb::health_server::HealthServer;
@@ -22,7 +22,7 @@ use crate::accept::Door;
 use crate::directory::Entry;
 use crate::host::Host;
 use crate::refused::Refused;
-use crate::{roster, standing};
+use crate::roster;
 
 mod check;
 mod health;
@@ -152,7 +152,7 @@ fn serving(entry: &Entry) -> Result<(), Refused> {
         v1::Phase::Deleting => Err(Refused::Deleting(name)),
         phase @ (v1::Phase::Stopped | v1::Phase::Failed) => Err(Refused::NotRunning {
             name,
-            phase: standing::name(phase),
+            phase: words::phase(phase),
             message,
         }),
     }

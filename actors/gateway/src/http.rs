@@ -16,13 +16,12 @@ use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_kernel::descriptors::Gauge;
-use holdfast_wire::v1;
+use holdfast_wire::{v1, words};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
 
 use crate::accept::{Connection, Door};
 use crate::host::Host;
-use crate::standing;
 
 mod metrics;
 mod page;
@@ -130,15 +129,15 @@ fn told_of(status: &v1::Status) -> Value {
         .find(|condition| condition.status() != v1::Truth::True);
     let condition = failing.map(|condition| {
         json!({
-            "type": standing::condition(condition.r#type()),
-            "status": standing::truth(condition.status()),
+            "type": words::condition(condition.r#type()),
+            "status": words::truth(condition.status()),
             "reason": condition.reason,
             "message": condition.message,
         })
     });
     json!({
         "name": status.name,
-        "phase": standing::name(status.phase()),
+        "phase": words::phase(status.phase()),
         "reason": status.reason,
         "message": status.message,
         "condition": condition,

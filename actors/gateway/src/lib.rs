@@ -20,7 +20,6 @@ mod http;
 mod life;
 mod lock;
 mod logs;
-mod name;
 mod notify;
 mod places;
 mod processes;

@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 
 use holdfast_policy::Invalid;
+use holdfast_wire::name::Misnamed;
 use holdfast_wire::problem;
 use holdfast_wire::v1::Problem;
 use tonic::{Code, Status};
 
-use crate::name::Misnamed;
 use crate::registry::Unkept;
 
 /// A request that is not granted.

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use holdfast_actor::{Actor, Address, Fault, Me, Moment, Reply, Task};
 use holdfast_kernel::fork::Ended;
-use holdfast_wire::v1;
+use holdfast_wire::{v1, words};
 use tokio::sync::watch;
 
 use crate::directory::Posted;
@@ -400,7 +400,7 @@ impl State {
         .status();
         let tell = standing::differs(&before, &status);
         if before.phase != status.phase || before.reason != status.reason {
-            let phase = standing::name(status.phase());
+            let phase = words::phase(status.phase());
             tracing::info!(
                 sandbox = status.name,
                 phase,

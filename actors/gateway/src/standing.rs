@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use holdfast_actor::Moment;
 use holdfast_wire::v1;
+use holdfast_wire::words::CONDITIONS;
 
 use crate::life::{ASKED, After, Life, Stage, Why};
 use crate::registry::row::Row;
@@ -292,42 +293,6 @@ fn still(status: &v1::Status) -> v1::Status {
     status
 }
 
-/// The name of a phase, as users know it.
-pub(crate) fn name(phase: v1::Phase) -> &'static str {
-    match phase {
-        v1::Phase::Unspecified | v1::Phase::Pending => "Pending",
-        v1::Phase::Ready => "Ready",
-        v1::Phase::Degraded => "Degraded",
-        v1::Phase::Failed => "Failed",
-        v1::Phase::Stopped => "Stopped",
-        v1::Phase::Deleting => "Deleting",
-    }
-}
-
-/// The name of a condition, as users know it.
-pub(crate) fn condition(kind: v1::ConditionType) -> &'static str {
-    match kind {
-        v1::ConditionType::Unspecified => "",
-        v1::ConditionType::ConfinementVerified => "ConfinementVerified",
-        v1::ConditionType::BoundaryLinked => "BoundaryLinked",
-        v1::ConditionType::BrokerServing => "BrokerServing",
-        v1::ConditionType::ResolverServing => "ResolverServing",
-        v1::ConditionType::ProxyServing => "ProxyServing",
-        v1::ConditionType::ExecAdmitting => "ExecAdmitting",
-        v1::ConditionType::DescriptorsAvailable => "DescriptorsAvailable",
-        v1::ConditionType::PolicyCurrent => "PolicyCurrent",
-    }
-}
-
-/// Whether a condition holds, as users know it.
-pub(crate) fn truth(truth: v1::Truth) -> &'static str {
-    match truth {
-        v1::Truth::Unknown => "Unknown",
-        v1::Truth::True => "True",
-        v1::Truth::False => "False",
-    }
-}
-
 fn deleting() -> (v1::Phase, Why) {
     (
         v1::Phase::Deleting,
@@ -336,18 +301,6 @@ fn deleting() -> (v1::Phase, Why) {
 }
 
 const DIRECTORY_REMOVED: &str = "DirectoryRemoved";
-
-/// In the order in which they are told.
-pub(crate) const CONDITIONS: [v1::ConditionType; 8] = [
-    v1::ConditionType::ConfinementVerified,
-    v1::ConditionType::BoundaryLinked,
-    v1::ConditionType::BrokerServing,
-    v1::ConditionType::ResolverServing,
-    v1::ConditionType::ProxyServing,
-    v1::ConditionType::ExecAdmitting,
-    v1::ConditionType::DescriptorsAvailable,
-    v1::ConditionType::PolicyCurrent,
-];
 
 #[cfg(test)]
 mod tests {

@@ -21,7 +21,7 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, unnumbered};
 use crate::session::signals::Ends;
 use address::Address;
 
@@ -29,7 +29,7 @@ mod address;
 mod background;
 mod refusal;
 
-pub(crate) use refusal::{is_lost, refused, unnumbered};
+pub(crate) use refusal::{is_lost, refused};
 
 /// The services of the gateway, ready to be asked.
 pub(crate) type Client = GatewayClient<Channel>;
@@ -193,9 +193,7 @@ fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
 
 /// What an error of the system says, in lower case and without its number.
 fn plain(error: &io::Error) -> String {
-    let text = error.to_string();
-    let words = text.split(" (os error ").next().unwrap_or_default();
-    words.to_lowercase()
+    unnumbered(&error.to_string()).to_lowercase()
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {

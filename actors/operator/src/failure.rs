@@ -270,22 +270,24 @@ pub(crate) fn by_signal(signal: i32) -> u8 {
 
 /// An error and its causes in one line.
 fn chain(error: &dyn Error) -> String {
-    let mut text = plain(error);
+    let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let _infallible = write!(text, ": {}", plain(error));
+        let _infallible = write!(text, ": {error}");
         cause = error.source();
     }
-    text
+    unnumbered(&text)
 }
 
-/// What an error says, without the number of its errno, which says the same once more.
-fn plain(error: &dyn Error) -> String {
-    let text = error.to_string();
-    match text.split_once(" (os error ") {
-        Some((words, _number)) => words.to_owned(),
-        None => text,
+/// A sentence without the numbers of errnos, which say the same once more.
+pub(crate) fn unnumbered(message: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        plain.push_str(before);
+        rest = after.split_once(')').map_or("", |(_number, after)| after);
     }
+    plain + rest
 }
 
 const SIGPIPE: i32 = 13;
@@ -293,6 +295,15 @@ const SIGPIPE: i32 = 13;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_errnos_are_left_out() {
+        assert_eq!(
+            unnumbered("find x: no (os error 2), or so"),
+            "find x: no, or so"
+        );
+        assert_eq!(unnumbered("a (os error"), "a (os error");
+    }
 
     #[test]
     fn the_document_has_the_five_fields_of_the_contract() {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
+use holdfast_wire::words;
+
 use super::page::escape;
 use crate::run::Report;
 use crate::timeline::{Fact, Phase, Timeline};
@@ -138,7 +140,7 @@ impl Canvas {
 
     fn conditions(&mut self, timeline: &Timeline) {
         let shown: Vec<_> = timeline.shown().collect();
-        for condition in CONDITIONS {
+        for condition in words::CONDITIONS.map(words::condition) {
             self.lane(condition, 8.0);
             for (index, (at, of)) in shown.iter().enumerate() {
                 let Some(reason) = of.failing.get(condition) else {
@@ -232,13 +234,3 @@ const fn colour(phase: Phase) -> &'static str {
 
 const LEFT: f64 = 130.0;
 const WIDTH: f64 = 1_060.0;
-const CONDITIONS: [&str; 8] = [
-    "ConfinementVerified",
-    "BoundaryLinked",
-    "BrokerServing",
-    "ResolverServing",
-    "ProxyServing",
-    "ExecAdmitting",
-    "DescriptorsAvailable",
-    "PolicyCurrent",
-];

@@ -5,8 +5,10 @@
 //! and [`gateway`](v1::gateway_client) as gRPC.
 
 pub mod handshake;
+pub mod name;
 pub mod problem;
 pub mod shared;
+pub mod words;
 
 /// The descriptors of every service, for gRPC reflection.
 pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

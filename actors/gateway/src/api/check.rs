@@ -1,9 +1,8 @@
 //! Whether a request makes sense, before anything is touched.
 
 use holdfast_policy::Policy;
-use holdfast_wire::v1;
+use holdfast_wire::{name, v1};
 
-use crate::name;
 use crate::refused::Refused;
 
 /// Whether a sandbox can be made of this at all.

@@ -3,9 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use holdfast_wire::v1;
-
-use crate::standing;
+use holdfast_wire::{v1, words};
 
 /// Metrics, gathered by name.
 #[derive(Debug, Default)]
@@ -99,7 +97,7 @@ impl Page {
         for condition in &status.conditions {
             let labels = [
                 ("sandbox", name),
-                ("type", standing::condition(condition.r#type())),
+                ("type", words::condition(condition.r#type())),
                 ("reason", &condition.reason),
             ];
             let holds = f64::from(u8::from(condition.status() == v1::Truth::True));

@@ -2,16 +2,14 @@
 
 use std::fmt::Write as _;
 
-use holdfast_wire::v1;
-
-use crate::standing;
+use holdfast_wire::{v1, words};
 
 /// All sandboxes as one page.
 pub(super) fn page(statuses: &[impl AsRef<v1::Status>]) -> String {
     let mut rows = String::new();
     for status in statuses {
         let status = status.as_ref();
-        let phase = standing::name(status.phase());
+        let phase = words::phase(status.phase());
         let _infallible = writeln!(
             rows,
             "<tr class=\"{phase}\"><td>{}<td>{phase}<td>{}<td>{}<td>{}<td>{}",

@@ -95,20 +95,6 @@ impl Kind {
         Self::BrokerServing,
         Self::ProxyServing,
     ];
-
-    /// The word of the contract.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::ConfinementVerified => "ConfinementVerified",
-            Self::BoundaryLinked => "BoundaryLinked",
-            Self::BrokerServing => "BrokerServing",
-            Self::ResolverServing => "ResolverServing",
-            Self::ProxyServing => "ProxyServing",
-            Self::ExecAdmitting => "ExecAdmitting",
-            Self::DescriptorsAvailable => "DescriptorsAvailable",
-            Self::PolicyCurrent => "PolicyCurrent",
-        }
-    }
 }
 
 impl Report {

@@ -4,7 +4,7 @@ use holdfast_wire::problem;
 use serde_json::{Map, Value};
 use tonic::{Code, Status};
 
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, unnumbered};
 
 /// An error of the gateway as a failure of this command.
 pub(crate) fn refused(status: &Status) -> Failure {
@@ -58,17 +58,6 @@ pub(super) fn cause(status: &Status) -> String {
     let root = std::error::Error::source(status).map(super::deepest);
     let text = root.unwrap_or_else(|| status.message().to_owned());
     text.lines().next().unwrap_or_default().to_owned()
-}
-
-/// The sentence without the numbers of errnos, which say the same once more.
-pub(crate) fn unnumbered(message: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = message;
-    while let Some((before, after)) = rest.split_once(" (os error ") {
-        plain.push_str(before);
-        rest = after.split_once(')').map_or("", |(_number, after)| after);
-    }
-    plain + rest
 }
 
 fn usual_hint(reason: &str) -> Option<&'static str> {
@@ -126,15 +115,6 @@ mod tests {
         assert_eq!(exit(&told("NoSuchSandbox")), 125);
         assert_eq!(exit(&told("PolicyInvalid")), 2);
         assert_eq!(exit(&Status::unavailable("transport error")), 125);
-    }
-
-    #[test]
-    fn numbers_of_errnos_are_left_out() {
-        assert_eq!(
-            unnumbered("find x: no (os error 2), or so"),
-            "find x: no, or so"
-        );
-        assert_eq!(unnumbered("a (os error"), "a (os error");
     }
 
     #[test]

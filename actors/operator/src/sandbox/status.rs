@@ -10,9 +10,9 @@ use holdfast_wire::v1::exit::How;
 
 use super::{document, request, words};
 use crate::cli::sandboxes::Status;
-use crate::client::{self, Client, refused, unnumbered};
+use crate::client::{self, Client, refused};
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, unnumbered};
 use crate::output::{self, Format};
 use crate::table::{self, Table, fitting, one_line};
 use crate::times::{age, now_ms, rfc3339};

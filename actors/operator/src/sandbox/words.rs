@@ -1,43 +1,6 @@
-//! How the values of messages are written: phases, conditions, states.
+//! How the values of messages are written for people.
 
-use holdfast_wire::v1::{ConditionType, Phase, Truth};
-
-/// A phase.
-pub(super) fn phase(phase: Phase) -> &'static str {
-    match phase {
-        Phase::Unspecified => "Unknown",
-        Phase::Pending => "Pending",
-        Phase::Ready => "Ready",
-        Phase::Degraded => "Degraded",
-        Phase::Failed => "Failed",
-        Phase::Stopped => "Stopped",
-        Phase::Deleting => "Deleting",
-    }
-}
-
-/// A type of condition.
-pub(super) fn condition(condition: ConditionType) -> &'static str {
-    match condition {
-        ConditionType::Unspecified => "Unknown",
-        ConditionType::ConfinementVerified => "ConfinementVerified",
-        ConditionType::BoundaryLinked => "BoundaryLinked",
-        ConditionType::BrokerServing => "BrokerServing",
-        ConditionType::ResolverServing => "ResolverServing",
-        ConditionType::ProxyServing => "ProxyServing",
-        ConditionType::ExecAdmitting => "ExecAdmitting",
-        ConditionType::DescriptorsAvailable => "DescriptorsAvailable",
-        ConditionType::PolicyCurrent => "PolicyCurrent",
-    }
-}
-
-/// Whether a condition holds.
-pub(super) fn truth(truth: Truth) -> &'static str {
-    match truth {
-        Truth::Unknown => "Unknown",
-        Truth::True => "True",
-        Truth::False => "False",
-    }
-}
+pub(super) use holdfast_wire::words::{condition, phase, truth};
 
 /// A reason and a message in one: `REASON: MESSAGE`, or the one there is.
 pub(super) fn because(reason: &str, message: &str) -> String {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 use super::{Reader, failed};
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, unnumbered};
 
 /// Whether something can be put there, before anybody is asked.
 pub(super) fn check(destination: &Path) -> Result<(), Failure> {
@@ -231,16 +231,9 @@ fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
 
 /// What an error of the archive says, with its cause, which says why.
 fn told(error: &io::Error) -> String {
-    let text = error.to_string();
-    let plain = |text: &str| {
-        text.split(" (os error ")
-            .next()
-            .unwrap_or_default()
-            .to_owned()
-    };
     match std::error::Error::source(error) {
-        Some(cause) => format!("{}: {}", plain(&text), plain(&cause.to_string())),
-        None => plain(&text),
+        Some(cause) => unnumbered(&format!("{error}: {cause}")),
+        None => unnumbered(&error.to_string()),
     }
 }
 

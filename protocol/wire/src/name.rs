@@ -2,17 +2,20 @@
 
 /// Why a text is no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum Misnamed {
+pub enum Misnamed {
+    /// It is empty or too long.
     #[error("a name has 1 to {MOST} characters")]
     Length,
+    /// This character has no place in it.
     #[error("{0:?} cannot stand in a name: use a-z, 0-9 and -")]
     Stranger(char),
+    /// It starts or ends with a hyphen.
     #[error("a name starts and ends with a letter or a digit")]
     Ends,
 }
 
 /// Whether it is a name.
-pub(crate) fn check(name: &str) -> Result<(), Misnamed> {
+pub fn check(name: &str) -> Result<(), Misnamed> {
     let known = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
     if let Some(stranger) = name.chars().find(|c| !known(*c)) {
         return Err(Misnamed::Stranger(stranger));
