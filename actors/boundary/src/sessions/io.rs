@@ -211,8 +211,7 @@ impl Reader {
 
     /// Waits until nobody will read the stream any more.
     async fn closed(&self) {
-        self.until(|output| output.closed.contains(&self.stream))
-            .await;
+        self.until(|output| output.is_closed(self.stream)).await;
     }
 
     /// Waits until the client has brought about what `holds` wants.
@@ -243,13 +242,8 @@ impl Reader {
     }
 
     fn keep(&self, bytes: &[u8]) {
-        {
-            let mut output = self.session.output.lock();
-            let unread = output.unread();
-            output.written[usize::from(self.stream == v1::Stream::Stderr)] += bytes.len() as u64;
-            let bytes = Bytes::copy_from_slice(bytes);
-            output.ring.push(self.stream, bytes, unread);
-        }
+        let bytes = Bytes::copy_from_slice(bytes);
+        self.session.output.lock().push(self.stream, bytes);
         self.session.arrived.notify_waiters();
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Weak};
 
+use bytes::Bytes;
 use holdfast_kernel::Result;
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::terminal::{self, Size};
@@ -58,7 +59,7 @@ pub(crate) struct Session {
 pub(super) struct Output {
     pub(super) ring: Ring,
     /// Bytes that came so far: of the output, of the errors.
-    pub(super) written: [u64; 2],
+    written: [u64; 2],
     /// How far each attached client has read, by its number.
     readers: HashMap<u64, u64>,
     next_reader: u64,
@@ -66,8 +67,8 @@ pub(super) struct Output {
     awaited: bool,
     /// How many pipes are still read.
     open: usize,
-    /// The streams that nobody will read any more.
-    pub(super) closed: Vec<v1::Stream>,
+    /// Whether nobody will read it any more: the output, the errors.
+    closed: [bool; 2],
     pub(super) exit: Option<v1::Exit>,
     ended_ms: i64,
     over: bool,
@@ -98,7 +99,7 @@ impl Session {
                 next_reader: 0,
                 awaited: terms.attended,
                 open: parts.outputs.len(),
-                closed: Vec::new(),
+                closed: [false; 2],
                 exit: None,
                 ended_ms: 0,
                 over: false,
@@ -134,7 +135,7 @@ impl Session {
 
     /// Closes our end of a stream: its writers get EPIPE. A terminal hangs up: its processes get SIGHUP.
     pub(crate) fn close(&self, stream: v1::Stream) {
-        self.output.lock().closed.push(stream);
+        self.output.lock().closed[place(stream)] = true;
         if self.terminal {
             self.let_go();
         }
@@ -242,6 +243,18 @@ impl Output {
         first.or(self.awaited.then_some(0))
     }
 
+    /// Bytes of this stream have come.
+    pub(super) fn push(&mut self, stream: v1::Stream, bytes: Bytes) {
+        let unread = self.unread();
+        self.written[place(stream)] += bytes.len() as u64;
+        self.ring.push(stream, bytes, unread);
+    }
+
+    /// Whether nobody will read this stream any more.
+    pub(super) fn is_closed(&self, stream: v1::Stream) -> bool {
+        self.closed[place(stream)]
+    }
+
     /// Whether its end is known and all it has said has been read.
     fn is_complete(&self) -> bool {
         self.exit.is_some() && self.open == 0
@@ -330,6 +343,14 @@ impl Drop for Attached {
             self.session.output.lock().readers.remove(&number);
         }
         self.session.taken.notify_waiters();
+    }
+}
+
+/// Where a stream stands among the two.
+const fn place(stream: v1::Stream) -> usize {
+    match stream {
+        v1::Stream::Stdout | v1::Stream::Unspecified => 0,
+        v1::Stream::Stderr => 1,
     }
 }
 
