@@ -40,7 +40,10 @@ impl Requests {
         }
         let (tell, reply) = watch::channel(None);
         if !id.is_empty() {
-            self.known.insert(id.to_owned(), reply.clone());
+            if self.known.insert(id.to_owned(), reply.clone()).is_some() {
+                // It is remembered from now on, not from when it was broken off.
+                self.order.retain(|(_, known)| known != id);
+            }
             self.order.push_back((now, id.to_owned()));
         }
         Place::Fresh(tell, reply)
@@ -93,7 +96,15 @@ mod tests {
         let (mut requests, now) = (Requests::default(), Clock::tokio().now());
         drop(requests.enter("one", now));
 
-        assert!(is_fresh(&requests.enter("one", now)));
+        let later = now + MEMORY / 2;
+        let Place::Fresh(tell, _) = requests.enter("one", later) else {
+            panic!("it has come to nothing");
+        };
+        tell.send_replace(Some(Ok(7)));
+
+        let end = requests.enter("one", later + MEMORY);
+        assert!(!is_fresh(&end), "it is remembered as long as any other");
+        assert_eq!(requests.order.len(), 1);
     }
 
     #[test]
