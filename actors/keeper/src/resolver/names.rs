@@ -70,23 +70,17 @@ impl Names {
 
     /// The table that was kept in the file `path`, empty if there is none; what is added is kept there.
     pub fn kept(seed: Seed, path: &Path) -> io::Result<Self> {
-        let mut file = File::options()
+        let file = File::options()
             .create(true)
             .read(true)
             .append(true)
             .mode(0o600)
             .open(path)?;
         let mut table = Table::default();
-        let mut whole = true;
-        for line in BufReader::new(&file).split(b'\n') {
-            let line = line?;
-            whole = table.read(&line);
-        }
-        if !whole {
-            // A keeper that died while it wrote: what comes next begins a line of its own.
-            file.write_all(b"\n")?;
-        }
-        table.file = Some(file);
+        let length = table.read_all(&file)?;
+        // A keeper that died while it wrote had told nobody of that address yet.
+        file.set_len(length)?;
+        table.file = Some(Kept { file, length });
         Ok(Self {
             seed,
             table: RwLock::new(table),
@@ -135,7 +129,25 @@ struct Table {
     numbers: HashMap<Name, u32>,
     names: HashMap<u32, Name>,
     /// Where it is kept, if it is: a line a name, "NUMBER NAME".
-    file: Option<File>,
+    file: Option<Kept>,
+}
+
+/// A file of whole lines.
+struct Kept {
+    file: File,
+    length: u64,
+}
+
+impl Kept {
+    /// Appends a line, wholly or not at all: half of a name would be another name.
+    fn append(&mut self, line: &str) -> io::Result<()> {
+        let written = self.file.write_all(line.as_bytes());
+        match written {
+            Ok(()) => self.length += line.len() as u64,
+            Err(_) => self.file.set_len(self.length)?,
+        }
+        written
+    }
 }
 
 impl Table {
@@ -152,7 +164,7 @@ impl Table {
             number = if number == LAST { FIRST } else { number + 1 };
         }
         if let Some(file) = &mut self.file
-            && let Err(error) = writeln!(file, "{number} {name}")
+            && let Err(error) = file.append(&format!("{number} {name}\n"))
         {
             // It is right until a new keeper comes, and very likely after that.
             tracing::warn!(%error, "keep the address of a name");
@@ -166,11 +178,22 @@ impl Table {
         self.names.insert(number, name);
     }
 
-    /// Enters what a line says. False: it says nothing that could have been written here.
-    fn read(&mut self, line: &[u8]) -> bool {
-        if line.is_empty() {
-            return true;
+    /// Enters what the whole lines say. Answers where the last of them ends.
+    fn read_all(&mut self, file: &File) -> io::Result<u64> {
+        let (mut lines, mut line, mut end) = (BufReader::new(file), Vec::new(), 0);
+        while lines.read_until(b'\n', &mut line)? > 0 {
+            let Some((b'\n', entry)) = line.split_last() else {
+                break;
+            };
+            self.read(entry);
+            end += line.len() as u64;
+            line.clear();
         }
+        Ok(end)
+    }
+
+    /// Enters what a line says, if it could have been written here.
+    fn read(&mut self, line: &[u8]) {
         let entry = || {
             let (number, name) = std::str::from_utf8(line).ok()?.split_once(' ')?;
             let number: u32 = number.parse().ok()?;
@@ -180,11 +203,9 @@ impl Table {
                 || self.numbers.contains_key(&name);
             (!known && self.numbers.len() < CAPACITY).then_some((number, name))
         };
-        let Some((number, name)) = entry() else {
-            return false;
-        };
-        self.enter(number, name);
-        true
+        if let Some((number, name)) = entry() {
+            self.enter(number, name);
+        }
     }
 }
 

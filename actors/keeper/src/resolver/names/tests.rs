@@ -131,7 +131,7 @@ fn a_torn_line_costs_one_name_and_no_other() {
     let path = directory.path().join("names");
     std::fs::write(
         &path,
-        "17 one.test\n18 two.te\n\n1 lo.test\n17 thief.test\n19 t",
+        "17 one.test\n18 two.te\n\n1 lo.test\n17 thief.test\n19 three.te",
     )
     .expect("w");
 
@@ -144,6 +144,8 @@ fn a_torn_line_costs_one_name_and_no_other() {
     assert_eq!(again.name_of(seventeen), Some(name("one.test")));
     assert_eq!(both(&again, &name("three.test")), fresh);
     assert_eq!(again.name_of("198.18.0.1".parse().expect("one")), None);
+    let torn = again.name_of("198.18.0.19".parse().expect("an address"));
+    assert_eq!(torn, None, "a part of a name is another name");
 }
 
 proptest! {
