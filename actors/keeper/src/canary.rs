@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me, Moment, Seed};
-use holdfast_kernel::canary::{Step, Walk};
+use holdfast_kernel::canary::{Cause, Step, Walk};
 use holdfast_wire::v1;
 use holdfast_wire::v1::launch_reply::Outcome;
 use prost::Message;
@@ -225,7 +225,7 @@ fn blame(walk: &Walk, reached: Reached) -> Option<(Kind, String)> {
             format!("ask for a name: {why}; the question has not come to the resolver"),
         ),
         (Step::Resolve, _) => (Kind::ResolverServing, format!("ask for a name: {why}")),
-        (Step::Connect, _) if why == REFUSED => (
+        (Step::Connect, _) if *why == REFUSED => (
             Kind::ProxyServing,
             format!("connect: {why}; nobody listens on port {PORT}"),
         ),
@@ -272,8 +272,8 @@ const LEAST: Duration = Duration::from_millis(50);
 /// How long one may take.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// ECONNREFUSED, as it is told.
-const REFUSED: &str = "Connection refused (os error 111)";
+/// Nobody listens.
+const REFUSED: Cause = Cause::Errno(libc::ECONNREFUSED);
 
 #[cfg(test)]
 mod tests {

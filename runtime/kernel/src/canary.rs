@@ -4,6 +4,7 @@
 //! are in `canary/`; what its statuses mean stands in a file that both read.
 
 use std::ffi::CString;
+use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
 use std::net::SocketAddrV4;
@@ -42,7 +43,25 @@ pub enum Walk {
     /// The whole way.
     Whole,
     /// Up to this step, and why no further.
-    Fell(Step, String),
+    Fell(Step, Cause),
+}
+
+/// Why a canary came no further.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The kernel refused with this errno.
+    Errno(i32),
+    /// What it met instead.
+    Met(String),
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Errno(errno) => write!(out, "{}", io::Error::from_raw_os_error(*errno)),
+            Self::Met(what) => out.write_str(what),
+        }
+    }
 }
 
 /// A step of the way, in their order.
@@ -61,38 +80,29 @@ pub enum Step {
 impl Walk {
     /// What the status of a canary that ended says.
     pub fn of(status: i32) -> Self {
-        let reason = |errno| io::Error::from_raw_os_error(errno).to_string();
+        let met = |step, what: &str| (step, Cause::Met(what.to_owned()));
         let (step, why) = match status {
             0 => return Self::Whole,
-            UNTOLD => (Step::Start, "it was not told what to do".to_owned()),
-            NO_DATAGRAM_SOCKET => (Step::Resolve, "open a datagram socket".to_owned()),
-            UNASKED => (Step::Resolve, "send a question for a name".to_owned()),
-            UNANSWERED => (Step::Resolve, "no answer within 1 s".to_owned()),
-            NO_ADDRESS => (Step::Resolve, "an answer without an address".to_owned()),
-            NO_STREAM_SOCKET => (Step::Connect, "open a stream socket".to_owned()),
-            SILENT => (
-                Step::Answer,
-                "connected and heard nothing within 1 s".to_owned(),
-            ),
-            CLOSED => (
-                Step::Answer,
-                "connected and was closed without a word".to_owned(),
-            ),
-            OTHER_WORD => (
-                Step::Answer,
-                "heard another word than the one agreed on".to_owned(),
-            ),
+            UNTOLD => met(Step::Start, "it was not told what to do"),
+            NO_DATAGRAM_SOCKET => met(Step::Resolve, "open a datagram socket"),
+            UNASKED => met(Step::Resolve, "send a question for a name"),
+            UNANSWERED => met(Step::Resolve, "no answer within 1 s"),
+            NO_ADDRESS => met(Step::Resolve, "an answer without an address"),
+            NO_STREAM_SOCKET => met(Step::Connect, "open a stream socket"),
+            SILENT => met(Step::Answer, "connected and heard nothing within 1 s"),
+            CLOSED => met(Step::Answer, "connected and was closed without a word"),
+            OTHER_WORD => met(Step::Answer, "heard another word than the one agreed on"),
             40..CONNECT_ERRNO => {
                 let code = status - ANSWER_CODE;
-                (
+                met(
                     Step::Resolve,
-                    format!("the name server answered code {code}"),
+                    &format!("the name server answered code {code}"),
                 )
             }
-            CONNECT_ERRNO..=255 => (Step::Connect, reason(status - CONNECT_ERRNO)),
-            _ => (
+            CONNECT_ERRNO..=255 => (Step::Connect, Cause::Errno(status - CONNECT_ERRNO)),
+            _ => met(
                 Step::Start,
-                format!("it ended with the unknown status {status}"),
+                &format!("it ended with the unknown status {status}"),
             ),
         };
         Self::Fell(step, why)
