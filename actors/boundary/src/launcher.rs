@@ -41,7 +41,7 @@ use prost::Message;
 
 use crate::fence::{Broken, Fence, build, calls};
 use crate::sessions::size;
-use herd::Herd;
+use herd::{Herd, News};
 
 pub(crate) use child::refusal;
 
@@ -49,10 +49,11 @@ pub(crate) use child::refusal;
 pub(crate) fn run(fence: &Fence, clone3: bool, boundary: Socket) -> i32 {
     let steps = Steps::default();
     match prepare(fence, clone3, &boundary, steps) {
-        Ok(rules) => serve(&Launcher {
+        Ok((rules, news)) => serve(&Launcher {
             fence,
             rules,
             boundary,
+            news,
         }),
         Err(broken) => {
             let failed = v1::BuildFailed {
@@ -71,6 +72,8 @@ struct Launcher<'a> {
     /// None where the kernel has no Landlock.
     rules: Option<Rules>,
     boundary: Socket,
+    /// What the shepherds tell.
+    news: News,
 }
 
 /// How long each step of the building took.
@@ -106,7 +109,7 @@ fn prepare(
     clone3: bool,
     boundary: &Socket,
     mut steps: Steps,
-) -> Result<Option<Rules>, Broken> {
+) -> Result<(Option<Rules>, News), Broken> {
     let broken = |step| move |error| Broken::new(step, "", &error);
     steps.mark("");
     retitle("holdfast launcher").map_err(broken("hide its command line"))?;
@@ -132,8 +135,9 @@ fn prepare(
         steps: steps.into_list(),
         scoped,
     };
+    let news = News::new().map_err(broken("make a pipe"))?;
     tell(boundary, Told::Built(built), &[&listener]).map_err(broken("hand over the listener"))?;
-    Ok(rules)
+    Ok((rules, news))
 }
 
 /// Serves requests and reaps children until the boundary is gone.
@@ -148,7 +152,14 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         return 125;
     };
     let mut kept = vec![0, 1, 2];
-    kept.extend([launcher.boundary.as_fd(), signals.as_fd()].map(|fd| fd.as_raw_fd()));
+    let News { heard, told } = &launcher.news;
+    let own = [
+        launcher.boundary.as_fd(),
+        signals.as_fd(),
+        heard.as_fd(),
+        told.as_fd(),
+    ];
+    kept.extend(own.map(|fd| fd.as_raw_fd()));
     kept.extend(launcher.rules.iter().map(|rules| rules.as_fd().as_raw_fd()));
     kept.sort_unstable();
     if close_all_but(&kept).is_err() || proof::run(launcher).is_err() {
@@ -159,11 +170,10 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         let mut wanted = vec![
             PollFd::new(launcher.boundary.as_fd(), PollFlags::POLLIN),
             PollFd::new(signals.as_fd(), PollFlags::POLLIN),
+            PollFd::new(launcher.news.as_fd(), PollFlags::POLLIN),
         ];
         let starting = processes.starting.values();
         wanted.extend(starting.map(|one| PollFd::new(one.report.as_fd(), PollFlags::POLLIN)));
-        let herds = processes.herds.values().filter(|herd| !herd.over);
-        wanted.extend(herds.map(|herd| PollFd::new(herd.news.as_fd(), PollFlags::POLLIN)));
         match poll(&mut wanted, PollTimeout::NONE) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 125,
@@ -172,14 +182,16 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         let reported: Vec<Pid> = processes
             .starting
             .keys()
-            .zip(&ready[2..])
+            .zip(&ready[3..])
             .filter(|(_, ready)| **ready)
             .map(|(pid, _)| *pid)
             .collect();
         for pid in reported {
             processes.settle(launcher, pid);
         }
-        processes.hear_shepherds(launcher);
+        if ready[2] {
+            processes.hear_shepherds(launcher);
+        }
         if ready[1] {
             while matches!(signals.read_signal(), Ok(Some(_))) {}
             processes.reap(launcher);
@@ -206,8 +218,6 @@ struct Starting {
     session: u64,
     report: OwnedFd,
     master: Option<OwnedFd>,
-    /// What the shepherd tells over, if there is one.
-    news: Option<OwnedFd>,
 }
 
 impl Processes {
@@ -219,10 +229,7 @@ impl Processes {
         let session = starting.session;
         let told = match child::outcome(&starting.report) {
             None => {
-                let herd = starting.news.map(|news| Herd::new(session, news));
-                if let Some(Ok(herd)) = herd {
-                    self.herds.insert(pid, herd);
-                } else {
+                if !self.herds.contains_key(&pid) {
                     self.running.insert(pid, session);
                 }
                 let started = v1::Started {
@@ -233,12 +240,26 @@ impl Processes {
                 tell(&launcher.boundary, Told::Started(started), &master)
             }
             Some(refused) => {
+                self.herds.remove(&pid);
                 let refused = v1::NotStarted { session, ..refused };
                 tell(&launcher.boundary, Told::NotStarted(refused), &[])
             }
         };
         // A boundary that is gone ends the loop at its next turn.
         drop(told);
+        if let Some(herd) = self.herds.get_mut(&pid) {
+            herd.started = true;
+        }
+        self.end(launcher, pid);
+    }
+
+    /// The program of this shepherd has ended, if that is known and can be told.
+    fn end(&mut self, launcher: &Launcher<'_>, shepherd: Pid) {
+        if let Some(herd) = self.herds.get_mut(&shepherd)
+            && let Some(program) = herd.end()
+        {
+            ended(launcher, herd.session, how_of(program));
+        }
     }
 
     /// Takes every child that has ended; the boundary hears of those that were sessions.
@@ -253,47 +274,44 @@ impl Processes {
             if let Some(session) = self.running.remove(&pid) {
                 ended(launcher, session, how);
             }
-            if let Some(mut herd) = self.herds.remove(&pid) {
-                match herd.hear() {
-                    Some(program) => ended(launcher, herd.session, how_of(program)),
-                    None if herd.over => {}
-                    None => {
-                        let lost = "its shepherd was killed before it".to_owned();
-                        ended(launcher, herd.session, v1::exit::How::Unknown(lost));
-                    }
-                }
+            // What it said before it ended is there to be heard, and nobody else has its number yet.
+            self.hear_shepherds(launcher);
+            if let Some(herd) = self.herds.remove(&pid)
+                && !herd.is_over()
+            {
+                let lost = "its shepherd was killed before it".to_owned();
+                ended(launcher, herd.session, v1::exit::How::Unknown(lost));
             }
         }
     }
 
     /// Takes what the shepherds say of their programs.
     fn hear_shepherds(&mut self, launcher: &Launcher<'_>) {
-        for herd in self.herds.values_mut().filter(|herd| !herd.over) {
-            if let Some(program) = herd.hear() {
-                ended(launcher, herd.session, how_of(program));
+        for (shepherd, word) in launcher.news.hear() {
+            if let Some(herd) = self.herds.get_mut(&shepherd) {
+                herd.hear(word);
             }
+            self.end(launcher, shepherd);
         }
     }
 
     /// Sends a signal to a session: its process group, or everything below its shepherd.
-    fn signal(&mut self, asked: v1::SignalSession) {
+    fn signal(&mut self, launcher: &Launcher<'_>, asked: v1::SignalSession) {
         let Ok(signal) = Signal::try_from(asked.signal) else {
             return;
         };
+        // Which process the program is may just have been said.
+        self.hear_shepherds(launcher);
         let herd = self
             .herds
-            .iter_mut()
+            .iter()
             .find(|(_, herd)| herd.session == asked.session);
         let group = match herd {
             Some((shepherd, _)) if asked.tree => {
                 herd::signal_all(*shepherd, signal);
                 return;
             }
-            Some((_, herd)) => {
-                // How it has ended is told in its turn.
-                herd.look();
-                herd.program
-            }
+            Some((_, herd)) => herd.program,
             None => {
                 let mut running = self.running.iter();
                 running
@@ -323,13 +341,16 @@ impl Processes {
         match request.map(|request| request.kind) {
             Ok(Some(Asked::Start(start))) => match begin(launcher, &start, descriptors) {
                 Ok((pid, starting)) => {
+                    if start.herded {
+                        self.herds.insert(pid, Herd::new(start.session));
+                    }
                     self.starting.insert(pid, starting);
                     true
                 }
                 Err(refused) => tell(&launcher.boundary, Told::NotStarted(refused), &[]).is_ok(),
             },
             Ok(Some(Asked::Signal(asked))) => {
-                self.signal(asked);
+                self.signal(launcher, asked);
                 true
             }
             Ok(Some(Asked::Clear(_))) => {
@@ -395,15 +416,9 @@ fn begin(
     let (report, ours) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)
         .called("pipe2")
         .map_err(|error| refused("make a pipe", &error))?;
-    let news = if start.herded {
-        let pipe = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC).called("pipe2");
-        Some(pipe.map_err(|error| refused("make a pipe", &error))?)
-    } else {
-        None
-    };
     match fork(CloneFlags::empty()).map_err(|error| refused("fork", &error))? {
         Forked::Child => {
-            let shepherd = news.as_ref().map(|(_, news)| news);
+            let shepherd = start.herded.then_some(&launcher.news.told);
             child::become_session(launcher, &program, standard, ours, shepherd)
         }
         Forked::Parent(child) => Ok((
@@ -412,7 +427,6 @@ fn begin(
                 session,
                 report,
                 master,
-                news: news.map(|(news, _)| news),
             },
         )),
     }

@@ -9,11 +9,13 @@
 //! So the whole tree of a session can be found, and ended, by its shepherd's number. It does nothing but wait: it says which
 //! process the program is and how that has ended, and ends when it has no child any more. It holds none of the session's
 //! descriptors. What it costs, a process of a few pages, only herded sessions pay.
+//!
+//! All shepherds speak over one pipe ([`News`]): a word is written at once and never mixes with another, and hearing one costs
+//! the same however many herds there are.
 
 use std::collections::{HashMap, HashSet};
-use std::fs::{self, File};
-use std::io::{Read, Write};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use holdfast_kernel::execute::close_all_but;
 use holdfast_kernel::fork::{Ended, Forked, fork, leave, wait_any};
@@ -22,7 +24,7 @@ use holdfast_kernel::{Called, Error};
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid, pipe2, read, write};
 
 /// A herd, as the launcher knows it.
 #[derive(Debug)]
@@ -30,49 +32,116 @@ pub(super) struct Herd {
     pub(super) session: u64,
     /// The program, as soon as its shepherd has said which one it is.
     pub(super) program: Option<Pid>,
-    /// Whether the program's end has been told.
-    pub(super) over: bool,
-    pub(super) news: File,
-    heard: Vec<u8>,
+    /// Whether it is known that the program runs: nobody hears of its end before.
+    pub(super) started: bool,
+    /// How the program has ended.
+    ended: Option<Ended>,
+    /// Whether that has been told.
+    over: bool,
+}
+
+/// The pipe over which the shepherds tell.
+#[derive(Debug)]
+pub(super) struct News {
+    pub(super) heard: OwnedFd,
+    /// Every shepherd has a copy.
+    pub(super) told: OwnedFd,
+}
+
+/// What a shepherd says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    /// This is the program.
+    Program(Pid),
+    /// The program has ended.
+    Ended(Ended),
 }
 
 impl Herd {
-    /// A herd whose shepherd tells over `news`.
-    pub(super) fn new(session: u64, news: OwnedFd) -> Result<Self, Error> {
-        fcntl(&news, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).called("fcntl O_NONBLOCK")?;
-        Ok(Self {
+    /// A herd of which nothing has been heard.
+    pub(super) fn new(session: u64) -> Self {
+        Self {
             session,
             program: None,
+            started: false,
+            ended: None,
             over: false,
-            news: news.into(),
-            heard: Vec::new(),
-        })
-    }
-
-    /// Takes what the shepherd has said; answers how the program has ended, once.
-    pub(super) fn hear(&mut self) -> Option<Ended> {
-        let ended = self.look()?;
-        (!std::mem::replace(&mut self.over, true)).then_some(ended)
-    }
-
-    /// Takes what the shepherd has said.
-    pub(super) fn look(&mut self) -> Option<Ended> {
-        // There is little, and it is read without waiting: an end that would have to be waited for is none.
-        let _ = self.news.read_to_end(&mut self.heard);
-        let words: Vec<i32> = self
-            .heard
-            .as_chunks::<4>()
-            .0
-            .iter()
-            .map(|word| i32::from_ne_bytes(*word))
-            .collect();
-        self.program = words.first().map(|pid| Pid::from_raw(*pid));
-        match words.get(1..3) {
-            Some([CODE, value]) => Some(Ended::Exited(*value)),
-            Some([_, value]) => Some(Ended::Signalled(*value)),
-            Some(_) | None => None,
         }
     }
+
+    /// Its shepherd has said this.
+    pub(super) fn hear(&mut self, word: Word) {
+        match word {
+            Word::Program(pid) => self.program = Some(pid),
+            Word::Ended(ended) => self.ended = Some(ended),
+        }
+    }
+
+    /// How the program has ended, once, if that can be told.
+    pub(super) fn end(&mut self) -> Option<Ended> {
+        let ended = self.ended.filter(|_| self.started && !self.over)?;
+        self.over = true;
+        Some(ended)
+    }
+
+    /// Whether the program's end has been told.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+}
+
+impl News {
+    /// No shepherd has it yet.
+    pub(super) fn new() -> Result<Self, Error> {
+        let (heard, told) = pipe2(OFlag::O_CLOEXEC).called("pipe2")?;
+        fcntl(&heard, FcntlArg::F_SETFL(OFlag::O_NONBLOCK)).called("fcntl O_NONBLOCK")?;
+        Ok(Self { heard, told })
+    }
+
+    /// The shepherds' words so far, each with who said it.
+    pub(super) fn hear(&self) -> Vec<(Pid, Word)> {
+        let (mut words, mut buffer) = (Vec::new(), [0; MOST_WORDS * WORD]);
+        // There is little, and it is read without waiting; a word is written at once, so a read ends between two.
+        while let Ok(length @ 1..) = read(&self.heard, &mut buffer) {
+            let said = buffer[..length].as_chunks::<WORD>().0;
+            words.extend(said.iter().filter_map(decode));
+        }
+        words
+    }
+}
+
+impl AsFd for News {
+    /// What is readable when there is news.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.heard.as_fd()
+    }
+}
+
+fn encode(shepherd: Pid, word: Word) -> [u8; WORD] {
+    let (kind, value) = match word {
+        Word::Program(pid) => (PROGRAM, pid.as_raw()),
+        Word::Ended(Ended::Exited(code)) => (CODE, code),
+        Word::Ended(Ended::Signalled(signal)) => (SIGNAL, signal),
+    };
+    let mut bytes = [0; WORD];
+    let numbers = [shepherd.as_raw(), kind, value];
+    for (place, number) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(numbers) {
+        *place = number.to_ne_bytes();
+    }
+    bytes
+}
+
+fn decode(bytes: &[u8; WORD]) -> Option<(Pid, Word)> {
+    let mut numbers = bytes.as_chunks::<4>().0.iter();
+    let mut number = || numbers.next().map(|number| i32::from_ne_bytes(*number));
+    let (shepherd, kind, value) = (Pid::from_raw(number()?), number()?, number()?);
+    let word = match kind {
+        PROGRAM => Word::Program(Pid::from_raw(value)),
+        CODE => Word::Ended(Ended::Exited(value)),
+        SIGNAL => Word::Ended(Ended::Signalled(value)),
+        _ => return None,
+    };
+    Some((shepherd, word))
 }
 
 /// Becomes the shepherd of a process that goes on with `become_program`, which is the only one to return. What it learns
@@ -93,18 +162,12 @@ pub(super) fn shepherd(news: &OwnedFd) -> Result<(), Error> {
 
 /// Waits for everything that falls to this process.
 fn tend(program: i32, news: &OwnedFd) -> Result<(), Error> {
-    let mut news = File::from(news.try_clone().called("dup")?);
-    let mut say = |words: &[i32]| {
-        let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_ne_bytes()).collect();
-        news.write_all(&bytes).called("write")
-    };
-    say(&[program])?;
+    let (own, program) = (getpid(), Pid::from_raw(program));
+    let say = |word| write(news, &encode(own, word)).map(drop).called("write");
+    say(Word::Program(program))?;
     while let Some((pid, ended)) = wait_any()? {
-        if pid.as_raw() == program {
-            match ended {
-                Ended::Exited(code) => say(&[CODE, code])?,
-                Ended::Signalled(signal) => say(&[SIGNAL, signal])?,
-            }
+        if pid == program {
+            say(Word::Ended(ended))?;
         }
     }
     Ok(())
@@ -161,6 +224,13 @@ fn processes() -> Vec<(i32, i32)> {
 
 const CODE: i32 = 0;
 const SIGNAL: i32 = 1;
+const PROGRAM: i32 = 2;
+
+/// The bytes of a word: who says it, what, and a number. Far less than what a pipe takes at once.
+const WORD: usize = 12;
+
+/// How many words are read at a time.
+const MOST_WORDS: usize = 64;
 
 /// How often new processes are looked for.
 const ROUNDS: usize = 64;
@@ -168,6 +238,40 @@ const ROUNDS: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_words_of_many_shepherds_come_over_one_pipe() {
+        let news = News::new().expect("a pipe");
+        let pid = Pid::from_raw;
+        let mut said = Vec::new();
+        for shepherd in 1..200 {
+            for word in [
+                Word::Program(pid(shepherd + 1)),
+                Word::Ended(Ended::Exited(shepherd % 256)),
+                Word::Ended(Ended::Signalled(9)),
+            ] {
+                write(&news.told, &encode(pid(shepherd), word)).expect("written");
+                said.push((pid(shepherd), word));
+            }
+        }
+
+        assert_eq!(news.hear(), said);
+        assert!(news.hear().is_empty());
+    }
+
+    #[test]
+    fn an_end_is_told_once_and_behind_the_beginning() {
+        let mut herd = Herd::new(7);
+        herd.hear(Word::Program(Pid::from_raw(5)));
+        assert_eq!(herd.program, Some(Pid::from_raw(5)));
+        herd.hear(Word::Ended(Ended::Exited(3)));
+
+        assert_eq!(herd.end(), None, "nobody knows that it runs");
+        herd.started = true;
+        assert_eq!(herd.end(), Some(Ended::Exited(3)));
+        assert_eq!(herd.end(), None);
+        assert!(herd.is_over());
+    }
 
     #[test]
     fn everything_below_is_found_and_nothing_beside() {
