@@ -104,8 +104,7 @@ impl Lasting {
         let works = Works::take(arguments, assignment.revision, approach).await?;
         let held = works.held();
         let epoch = held.link.borrow().epoch;
-        let board = Board::new(first(arguments, &assignment, &works, &held));
-        let vitals = Vitals::new(board.clone(), Clock::tokio(), epoch > 1);
+        let (board, vitals) = shown(arguments, &assignment, &works, &held);
         let works = works.watched(&vitals);
         let spec = tree::lasting();
         let mut tree = Tree::new(spec.clone());
@@ -125,6 +124,7 @@ impl Lasting {
                 read: Arc::clone(&assignment.read),
                 desk: Arc::clone(&works.desk),
                 board: board.clone(),
+                vitals: vitals.clone(),
             },
         );
         let (halt, halts) = mpsc::channel(1);
@@ -339,8 +339,31 @@ fn observer(
     }
 }
 
+/// Where the sandbox's status and health are shown.
+fn shown(
+    arguments: &Arguments,
+    assignment: &Assignment,
+    works: &Works,
+    held: &Held,
+) -> (Board, Vitals) {
+    let policy = rulebook::state(&works.rules.present(), assignment.revision, String::new());
+    let news = rulebook::news(&policy);
+    let epoch = held.link.borrow().epoch;
+    let board = Board::new(first(arguments, assignment, works, held, policy));
+    let vitals = Vitals::new(board.clone(), Clock::tokio(), epoch > 1);
+    // What the keeper begins with is in force; from then on the rulebook tells.
+    vitals.note(news);
+    (board, vitals)
+}
+
 /// The status before anything has been seen.
-fn first(arguments: &Arguments, assignment: &Assignment, works: &Works, held: &Held) -> v1::Status {
+fn first(
+    arguments: &Arguments,
+    assignment: &Assignment,
+    works: &Works,
+    held: &Held,
+    policy: v1::PolicyState,
+) -> v1::Status {
     let link = held.link.borrow();
     v1::Status {
         name: arguments.sandbox.clone(),
@@ -353,11 +376,7 @@ fn first(arguments: &Arguments, assignment: &Assignment, works: &Works, held: &H
             reconnects: 0,
             protocol: link.protocol.clone(),
         }),
-        policy: Some(rulebook::state(
-            &works.rules.present(),
-            assignment.revision,
-            String::new(),
-        )),
+        policy: Some(policy),
         pids: [
             ("keeper".to_owned(), std::process::id()),
             ("boundary".to_owned(), held.pid),

@@ -17,7 +17,9 @@ use parking_lot::RwLock;
 
 use crate::board::Board;
 use crate::egress::desk::Desk;
+use crate::health::Event;
 use crate::resolver::Admission;
+use crate::status::Vitals;
 
 /// The revision in force. Each question meets the present one.
 #[derive(Debug)]
@@ -102,6 +104,7 @@ pub(crate) struct Arguments {
     pub(crate) read: Read,
     pub(crate) desk: Arc<Desk>,
     pub(crate) board: Board,
+    pub(crate) vitals: Vitals,
 }
 
 impl Actor for Rulebook {
@@ -153,12 +156,22 @@ impl Arguments {
         Ok(self.tell(number, String::new()))
     }
 
-    /// Says on the board what is wanted and what is in force.
+    /// Says on the board, and to the health, what is wanted and what is in force.
     fn tell(&self, desired: u64, error: String) -> v1::PolicyState {
         let state = state(&self.rules.present(), desired, error);
         self.board
             .revise(|status| status.policy = Some(state.clone()));
+        self.vitals.note(news(&state));
         state
+    }
+}
+
+/// How the policy stands, for the health.
+pub(crate) fn news(state: &v1::PolicyState) -> Event {
+    Event::Policy {
+        desired: state.desired,
+        enforced: state.enforced,
+        error: state.error.clone(),
     }
 }
 

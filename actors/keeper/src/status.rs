@@ -1,9 +1,9 @@
 //! Writes on the board what is known of the sandbox: its health at once, what is merely counted every 700 ms.
 //!
 //! ```text
-//!  supervision, link, canary, pressure ── note ──> Health ── changed ──> board, at once
-//!  desk, broker, descriptors ────────────────────> counters ── every REFRESH ──> board
-//!  time ── the first observation that grows old ─> Health
+//!  supervision, link, canary, pressure, rulebook ── note ──> Health ── changed ──> board, at once
+//!  desk, broker, descriptors ──────────────────────────────> counters ── every REFRESH ──> board
+//!  time ── the first observation that grows old ───────────> Health
 //! ```
 //!
 //! Whoever notes something is never held up: a step of the health is a few comparisons, and those who watch the board are
@@ -131,27 +131,8 @@ impl Vitals {
 
     /// Shows what grows old when it does, and what is merely counted every [`REFRESH`]. Never ends.
     pub(crate) async fn refresh(&self) {
-        let mut policy = None;
-        let mut board = self.0.board.watch();
         let mut next = self.0.clock.now();
         loop {
-            let wanted = board.borrow_and_update().policy.clone();
-            if wanted != policy {
-                if let Some(v1::PolicyState {
-                    desired,
-                    enforced,
-                    error,
-                    ..
-                }) = wanted.clone()
-                {
-                    self.note(Event::Policy {
-                        desired,
-                        enforced,
-                        error,
-                    });
-                }
-                policy = wanted;
-            }
             let now = self.0.clock.now();
             if now >= next {
                 next = now + REFRESH;
@@ -162,10 +143,8 @@ impl Vitals {
             // A little later than the last moment at which it is still good.
             let expiry = expiry.map_or(Moment::NEVER, |expiry| expiry + MILLISECOND);
             let wake = next.min(expiry.max(now + MILLISECOND));
-            tokio::select! {
-                changed = board.changed() => drop(changed),
-                () = tokio::time::sleep(wake - now) => self.note(Event::Passed),
-            }
+            tokio::time::sleep(wake - now).await;
+            self.note(Event::Passed);
         }
     }
 
