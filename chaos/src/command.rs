@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use clap::{ArgGroup, Args, ValueEnum};
 use holdfast_clock::Seed;
+use holdfast_kernel::signals::Signals;
+use nix::libc;
 use parking_lot::Mutex;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::document::span;
 use crate::report::{self, Document, Live};
@@ -272,22 +273,11 @@ fn one(given: &Run, order: &Order) -> Result<Report, Failure> {
 
 /// The first signal that asks us to end.
 async fn interrupted() -> i32 {
-    let kinds = [
-        SignalKind::interrupt(),
-        SignalKind::terminate(),
-        SignalKind::hangup(),
-    ];
-    let mut waiting: Vec<_> = kinds
-        .into_iter()
-        .filter_map(|kind| Some((kind, signal(kind).ok()?)))
-        .collect();
-    let any = waiting.iter_mut().map(|(kind, signal)| {
-        Box::pin(async move {
-            signal.recv().await;
-            kind.as_raw_value()
-        })
-    });
-    futures_util::future::select_all(any).await.0
+    match Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP]) {
+        Ok(mut ends) => ends.next().await,
+        // Then they do what they always do.
+        Err(_deaf) => std::future::pending().await,
+    }
 }
 
 fn print(given: &Run, reports: &[Report]) -> ExitCode {

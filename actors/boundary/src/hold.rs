@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use holdfast_actor::{Clock, Dynamic, Lookout};
 use holdfast_kernel::Result;
-use holdfast_kernel::descriptors::Ledger;
+use holdfast_kernel::descriptors::{self, Ledger};
 use holdfast_kernel::handoff::Socket;
 use holdfast_wire::v1;
 use holdfast_wire::v1::handoff::Kind;
@@ -177,7 +177,7 @@ impl Hold {
 
     /// How many descriptors this process has open; not told when that cannot be found out.
     pub(crate) fn descriptors(&self) -> Option<v1::Descriptors> {
-        let seen = self.ledger.observe().ok()?;
+        let seen = descriptors::observe().ok()?;
         Some(v1::Descriptors {
             limit: seen.limit,
             used: seen.used,

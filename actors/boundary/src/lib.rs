@@ -26,16 +26,16 @@ mod stock;
 mod tree;
 
 use std::fs::File;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_kernel::Error;
 use holdfast_kernel::fork::{Child, Ended, Forked, fork, leave, map_ids};
 use holdfast_kernel::handoff::door::Door;
 use holdfast_kernel::handoff::{self, Socket};
 use holdfast_kernel::identity::Identity;
-use holdfast_kernel::{Called, Error};
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, Handoff};
 use nix::sched::CloneFlags;
@@ -176,9 +176,8 @@ impl Boundary {
     }
 
     /// A pidfd of its process: readable when it has ended.
-    pub fn pidfd(&self) -> Result<OwnedFd, Error> {
-        let pidfd = self.child.pidfd.as_fd();
-        pidfd.try_clone_to_owned().called("dup")
+    pub fn pidfd(&self) -> Arc<OwnedFd> {
+        Arc::clone(&self.child.pidfd)
     }
 
     /// Waits until it has ended and takes its status, so that it is no zombie of this process any more. Blocks.

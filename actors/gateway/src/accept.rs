@@ -27,7 +27,7 @@ use std::time::Duration;
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use holdfast_actor::Clock;
-use holdfast_kernel::descriptors::is_exhausted;
+use holdfast_kernel::descriptors::{is_exhausted, noted};
 use holdfast_observability::{Limiter, exhausted, fault, transport};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
@@ -190,6 +190,7 @@ impl Porter {
                         () = tokio::time::sleep(LOOK) => look(path, present),
                     }
                 };
+                let stream = noted(stream);
                 // Whoever cannot be known is a stranger.
                 let known = stream.peer_cred().ok();
                 let own = |uid| uid == 0 || uid == geteuid().as_raw();
@@ -201,6 +202,7 @@ impl Porter {
             }
             Socket::Tcp(socket) => {
                 let (stream, _) = socket.accept().await?;
+                let stream = noted(stream);
                 // One that is broken already is found out by whoever reads from it.
                 let _ = stream.set_nodelay(true);
                 Ok((Wire::Tcp(stream), Some(Peer::default())))

@@ -15,7 +15,7 @@ use axum::{Json, Router};
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use holdfast_actor::{Actor, Fault, Me};
-use holdfast_kernel::descriptors::Gauge;
+use holdfast_kernel::descriptors;
 use holdfast_wire::{v1, words};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, watch};
@@ -49,7 +49,6 @@ impl Actor for Http {
             let told = Arc::new(Told {
                 host: arguments.host,
                 doors: arguments.api,
-                descriptors: Gauge::new(),
             });
             me.spawn(serve(door, router(told), closing.subscribe()));
         }
@@ -73,7 +72,6 @@ impl Actor for Http {
 struct Told {
     host: Host,
     doors: Vec<Door>,
-    descriptors: Gauge,
 }
 
 impl Told {
@@ -149,7 +147,7 @@ async fn scraped(State(told): State<Arc<Told>>) -> Response {
     for status in told.statuses() {
         page.sandbox(&status);
     }
-    if let Ok(seen) = told.descriptors.observe() {
+    if let Ok(seen) = descriptors::observe() {
         let descriptors = v1::Descriptors {
             limit: seen.limit,
             used: seen.used,

@@ -22,13 +22,13 @@ use holdfast_actor::{Actor, Fault, Me};
 use holdfast_kernel::fork::{self, Ended};
 use holdfast_kernel::look::started;
 use holdfast_kernel::ready::Ready;
+use holdfast_kernel::signals::Signals;
 use nix::fcntl::OFlag;
 use nix::spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn};
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::stat::Mode;
 use nix::sys::wait::waitpid;
 use parking_lot::Mutex;
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::registry::row::Process;
 
@@ -271,13 +271,13 @@ impl Actor for Reaper {
     type State = ();
 
     async fn start(me: &Me<Self::Message>, processes: Processes) -> Result<(), Fault> {
-        let mut deaths = signal(SignalKind::child())?;
+        let mut deaths = Signals::listen(&[libc::SIGCHLD])?;
         processes.sweep();
         me.spawn(async move {
-            while deaths.recv().await.is_some() {
+            loop {
+                deaths.next().await;
                 processes.sweep();
             }
-            Ok(())
         });
         Ok(())
     }

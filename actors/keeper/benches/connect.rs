@@ -95,7 +95,7 @@ fn egress(port: u16, threads: usize) -> (Runtime, Socket, SocketAddr) {
     }));
     let address = SocketAddr::from(([127, 18, 0, u8::try_from(threads).expect("few")], port));
     let arguments = listener::Arguments {
-        socket: TcpListener::bind(address).expect("bind"),
+        socket: Arc::new(TcpListener::bind(address).expect("bind")),
         desk: Arc::clone(&desk),
         cookies: Arc::new(Mutex::new(Diag::open().expect("diag"))),
         clock: Clock::system(),
@@ -105,7 +105,7 @@ fn egress(port: u16, threads: usize) -> (Runtime, Socket, SocketAddr) {
     let listener = Listener::new(arguments).expect("a listener");
     runtime.spawn(listener.serve());
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-    runtime.spawn(lane::apart(ours.into(), desk, Arc::new(|_| ())));
+    runtime.spawn(lane::apart(Arc::new(ours.into()), desk, Arc::new(|_| ())));
     drop(inside);
     (runtime, theirs, address)
 }

@@ -11,7 +11,7 @@
 use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ pub(crate) struct Arguments {
 
 /// What has been handed over so far.
 pub(crate) struct Captured {
-    sockets: Vec<(u16, Arc<Kept>)>,
+    sockets: Vec<(u16, Arc<Kept<TcpListener>>)>,
     /// The ports whose sockets have still to come.
     missed: BTreeSet<u16>,
 }
@@ -52,7 +52,7 @@ pub(crate) struct Captured {
 impl Captured {
     /// These sockets, each with its port.
     pub(crate) fn of(sockets: Vec<(u16, OwnedFd)>) -> Self {
-        let kept = |(port, socket)| (port, Arc::new(Kept(socket)));
+        let kept = |(port, socket): (_, OwnedFd)| (port, Arc::new(Kept(Arc::new(socket.into()))));
         Self {
             sockets: sockets.into_iter().map(kept).collect(),
             missed: BTreeSet::new(),
@@ -60,12 +60,12 @@ impl Captured {
     }
 
     /// The socket of `port` has come. `None`: it was here.
-    fn keep(&mut self, port: u16, socket: OwnedFd) -> Option<Arc<Kept>> {
+    fn keep(&mut self, port: u16, socket: OwnedFd) -> Option<Arc<Kept<TcpListener>>> {
         self.missed.remove(&port);
         if self.sockets.iter().any(|(known, _)| *known == port) {
             return None;
         }
-        let socket = Arc::new(Kept(socket));
+        let socket = Arc::new(Kept(Arc::new(socket.into())));
         self.sockets.push((port, Arc::clone(&socket)));
         Some(socket)
     }
@@ -136,7 +136,12 @@ impl Arguments {
         Ok(())
     }
 
-    async fn listen(&self, me: &Me<Infallible>, port: u16, source: Arc<Kept>) -> Result<(), Fault> {
+    async fn listen(
+        &self,
+        me: &Me<Infallible>,
+        port: u16,
+        source: Arc<Kept<TcpListener>>,
+    ) -> Result<(), Fault> {
         let standings = self.standings.clone();
         let standing = standings.of(port);
         me.spawn(async move {

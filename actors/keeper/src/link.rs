@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Clock, Fault, Me, Moment};
+use holdfast_kernel::descriptors::both_noted;
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
 use holdfast_wire::MOST_BYTES;
@@ -118,7 +119,7 @@ impl Dialler {
 
     /// One end of a socket pair whose other end is on its way to the boundary.
     async fn connect(&self) -> io::Result<UnixStream> {
-        let (ours, theirs) = StdStream::pair()?;
+        let (ours, theirs) = both_noted(StdStream::pair()?);
         ours.set_nonblocking(true)?;
         let dial = Handoff {
             kind: Some(Kind::Dial(v1::Dial {})),

@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
-use holdfast_kernel::descriptors::is_host_full;
+use holdfast_kernel::descriptors::{self, is_host_full};
 use holdfast_wire::v1;
 use tokio::sync::watch;
 
@@ -83,7 +83,7 @@ impl Actor for Pressure {
 impl Arguments {
     fn count(&self, strain: &mut Strain) -> Result<(), Fault> {
         let at = self.vitals.now();
-        let counted = self.ledger.observe()?;
+        let counted = descriptors::observe()?;
         let free = counted.limit.saturating_sub(counted.used);
         let next = strain.step(free);
         if next != *strain {

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Backoff, Fault, Me};
+use holdfast_kernel::descriptors::noted;
 use holdfast_wire::v1;
 use holdfast_wire::v1::uplink_client::UplinkClient;
 use hyper_util::rt::TokioIo;
@@ -208,7 +209,7 @@ async fn dial(path: &Path) -> Result<Channel, tonic::transport::Error> {
     let path: Arc<Path> = path.into();
     let connector = service_fn(move |_| {
         let path = Arc::clone(&path);
-        async move { Ok::<_, io::Error>(TokioIo::new(UnixStream::connect(path).await?)) }
+        async move { Ok::<_, io::Error>(TokioIo::new(noted(UnixStream::connect(path).await?))) }
     });
     Endpoint::from_static("http://gateway")
         .connect_with_connector(connector)

@@ -196,7 +196,7 @@ impl Works {
         tree.bind::<LaneActor>(
             "keeper/network/lane",
             LaneArguments {
-                source: Arc::new(Kept(arrivals.lane)),
+                source: Arc::new(Kept(Arc::new(arrivals.lane.into()))),
                 desk: Arc::clone(&desk),
                 races: races(vitals.clone()),
             },

@@ -94,7 +94,7 @@ async fn a_starved_listener_waits_says_so_and_serves_what_waited() {
     let (clock, dice) = (Clock::system(), Seed::new(1).dice());
     let (shared, cookies) = (Arc::clone(&desk), Arc::new(Unknown));
     let arguments = listener::Arguments {
-        socket,
+        socket: Arc::new(socket),
         desk: shared,
         cookies,
         clock,

@@ -8,10 +8,10 @@ use std::str::FromStr;
 
 use clap::Args;
 use holdfast_gateway::{Gateway, News, Places, Settings, Tls, Unstarted, notify};
+use holdfast_kernel::signals::Signals;
 use holdfast_kernel::{descriptors, execute};
 use holdfast_observability as observability;
 use holdfast_observability::{Journal, Level};
-use tokio::signal::unix::{SignalKind, signal};
 
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
@@ -113,13 +113,8 @@ pub(crate) fn gateway(
 }
 
 async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure> {
-    let hear = |kind| {
-        signal(kind).map_err(|error| Failure::caused(Kind::Internal, "hear signals", &error))
-    };
-    let (mut term, mut int) = (
-        hear(SignalKind::terminate())?,
-        hear(SignalKind::interrupt())?,
-    );
+    let mut ends = Signals::listen(&[libc::SIGTERM, libc::SIGINT])
+        .map_err(|error| Failure::caused(Kind::Internal, "hear signals", &error))?;
     let gateway = Gateway::start(settings)
         .await
         .map_err(|unstarted| failed(&unstarted))?;
@@ -138,8 +133,7 @@ async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure>
     }
     tell(config, News::Ready);
     let told = tokio::select! {
-        _ = term.recv() => "SIGTERM",
-        _ = int.recv() => "SIGINT",
+        signal = ends.next() => if signal == libc::SIGTERM { "SIGTERM" } else { "SIGINT" },
         end = gateway.ended() => {
             return Err(Failure::new(Kind::Internal, format!("serve: gave up: {end:?}")));
         }

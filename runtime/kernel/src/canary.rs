@@ -14,6 +14,7 @@ use nix::fcntl::AtFlags;
 use nix::sys::memfd::{MFdFlags, memfd_create};
 use nix::unistd::execveat;
 
+use crate::descriptors::noted;
 use crate::error::{Called, Error, Result};
 
 include!("../canary/codes.rs");
@@ -157,7 +158,7 @@ fn memory_file() -> Result<File> {
             Err(errno)
         }
     });
-    let made = made.called("memfd_create with MFD_EXEC, which vm.memfd_noexec can forbid")?;
+    let made = noted(made.called("memfd_create with MFD_EXEC, which vm.memfd_noexec can forbid")?);
     let mut file = File::from(made);
     file.write_all(PROGRAM).called("write the canary")?;
     Ok(file)

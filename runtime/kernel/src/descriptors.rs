@@ -1,10 +1,18 @@
-//! How many descriptors this process may have, how many it has, and the most it was ever seen to have.
+//! How many descriptors this process may have, how many it has, and the most it ever had.
 //!
 //! The limit is read anew each time: an operator, or a fault injector, may lower it from outside (`prlimit(1)`).
+//!
+//! The most is exact although nobody looks all the time. The kernel gives a new descriptor the lowest number that is free, so whoever gets
+//! number *n* knows that *n* + 1 were open then, and when *u* are open one of them once got a number of at least *u* - 1. Hence the most
+//! that were ever open is the highest number ever given, and one. Whoever opens something for the runtime has it [`noted`], which costs no
+//! system call; the wrappers of this crate do that by themselves.
 
 mod ledger;
 
 use std::fs::{self, File};
+use std::io::{self, Read as _};
+use std::os::fd::{AsFd, AsRawFd as _};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
@@ -28,14 +36,35 @@ pub struct Sample {
     pub limit: u64,
     /// How many are open.
     pub used: u64,
-    /// The most that any sample found open.
+    /// The most that were ever open, as far as they were [`noted`] or found by a count.
     pub high_water: u64,
 }
 
-/// Samples the descriptors of this process and remembers the most it saw.
-#[derive(Debug, Default)]
-pub struct Gauge {
-    high_water: AtomicU64,
+/// There is one table of descriptors, so there is one mark.
+static HIGHEST: AtomicU64 = AtomicU64::new(0);
+
+/// Notes that `fresh` has just been opened.
+pub fn noted<F: AsFd>(fresh: F) -> F {
+    let number = fresh.as_fd().as_raw_fd().unsigned_abs();
+    HIGHEST.fetch_max(u64::from(number) + 1, Ordering::Relaxed);
+    fresh
+}
+
+/// Both ends of what has just been opened.
+pub fn both_noted<F: AsFd>((one, other): (F, F)) -> (F, F) {
+    (noted(one), noted(other))
+}
+
+/// The same as `fs::read`, with the file [`noted`].
+pub fn read(path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    noted(File::open(path)?).read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Forgets the mark of the process that this one was forked from.
+pub(crate) fn forget() {
+    HIGHEST.store(0, Ordering::Relaxed);
 }
 
 /// Raises the soft limit of this process to its hard limit.
@@ -59,26 +88,21 @@ pub fn is_exhausted(errno: i32) -> bool {
 /// Is the host's table of files full for this process? It is asked for one more file, which is given back at once; the limit of
 /// the process itself is another matter.
 pub fn is_host_full() -> bool {
-    File::open(TABLE).is_err_and(|error| error.raw_os_error() == Some(libc::ENFILE))
+    File::open(TABLE)
+        .map(noted)
+        .is_err_and(|error| error.raw_os_error() == Some(libc::ENFILE))
 }
 
-impl Gauge {
-    /// A gauge that has seen nothing.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Counts the open descriptors: about a microsecond, and without one of its own where the kernel is 6.2 or newer.
-    pub fn observe(&self) -> Result<Sample> {
-        let (limit, _) = limits()?;
-        let used = used(limit)?;
-        let before = self.high_water.fetch_max(used, Ordering::Relaxed);
-        Ok(Sample {
-            limit,
-            used,
-            high_water: before.max(used),
-        })
-    }
+/// Counts the open descriptors: about a microsecond, and without one of its own where the kernel is 6.2 or newer.
+pub fn observe() -> Result<Sample> {
+    let (limit, _) = limits()?;
+    let used = used(limit)?;
+    let before = HIGHEST.fetch_max(used, Ordering::Relaxed);
+    Ok(Sample {
+        limit,
+        used,
+        high_water: before.max(used),
+    })
 }
 
 fn limits() -> Result<(u64, u64)> {
@@ -118,13 +142,12 @@ mod tests {
     #[test]
     fn the_gauge_follows_what_is_open_and_remembers_the_most() {
         apart(|| {
-            let gauge = Gauge::new();
-            let before = gauge.observe().expect("seen");
+            let before = observe().expect("seen");
 
             let files = opened(40);
-            let during = gauge.observe().expect("seen");
+            let during = observe().expect("seen");
             drop(files);
-            let after = gauge.observe().expect("seen");
+            let after = observe().expect("seen");
 
             assert_eq!(during.used, before.used + 40);
             assert_eq!(after.used, before.used);
@@ -169,13 +192,12 @@ mod tests {
     #[test]
     fn a_limit_lowered_from_outside_is_seen_and_the_count_still_works() {
         apart(|| {
-            let gauge = Gauge::new();
             let (_, hard) = limits().expect("told");
-            let used = gauge.observe().expect("seen").used;
+            let used = observe().expect("seen").used;
             setrlimit(Resource::RLIMIT_NOFILE, 3, hard).expect("lowered");
 
             let short = File::open("/dev/null").expect_err("no descriptor left");
-            let sample = gauge.observe().expect("seen");
+            let sample = observe().expect("seen");
 
             assert!(is_exhausted(short.raw_os_error().expect("an errno")));
             assert_eq!((sample.limit, sample.used), (3, used));

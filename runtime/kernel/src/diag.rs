@@ -12,6 +12,7 @@ use nix::sys::socket::{
     socket,
 };
 
+use crate::descriptors::noted;
 use crate::{Called, Error, Result};
 
 /// A socket that answers for the network namespace in which it was opened, wherever it is handed.
@@ -37,6 +38,7 @@ impl Diag {
             SockFlag::SOCK_CLOEXEC,
             SockProtocol::NetlinkSockDiag,
         )
+        .map(noted)
         .called("socket NETLINK_SOCK_DIAG")
     }
 

@@ -7,11 +7,13 @@ use std::fmt::Write;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
+use std::sync::Arc;
 
 use nix::sched::CloneFlags;
 use nix::sys::signal::Signal;
 use nix::unistd::{Gid, Pid, Uid};
 
+use crate::descriptors::{self, noted};
 use crate::error::{Called, Result, answered};
 
 /// On which side of a fork the caller finds itself.
@@ -29,7 +31,7 @@ pub struct Child {
     /// Its number in the parent's pid namespace.
     pub pid: Pid,
     /// Readable when the child has ended.
-    pub pidfd: OwnedFd,
+    pub pidfd: Arc<OwnedFd>,
 }
 
 /// How a process ended.
@@ -63,12 +65,16 @@ pub fn fork(namespaces: CloneFlags) -> Result<Forked> {
     // keeps the id of this very thread; architectures take it as fourth or fifth argument, and the other one is ignored.
     let answer = unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, tid, tid) };
     match answered("clone", answer)? {
-        0 => Ok(Forked::Child),
+        0 => {
+            descriptors::forget();
+            Ok(Forked::Child)
+        }
         pid => {
             // SAFETY: CLONE_PIDFD wrote a new descriptor that nobody else owns.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+            let pidfd = noted(unsafe { OwnedFd::from_raw_fd(pidfd) });
             #[expect(clippy::cast_possible_truncation, reason = "a pid fits")]
             let pid = Pid::from_raw(pid as i32);
+            let pidfd = Arc::new(pidfd);
             Ok(Forked::Parent(Child { pid, pidfd }))
         }
     }
@@ -188,7 +194,7 @@ pub fn open_pidfd(pid: u32, thread: bool) -> Result<OwnedFd> {
     let fd = answered("pidfd_open", answer)?;
     #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
     // SAFETY: the kernel has just made this descriptor for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(noted(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
 /// Whether the calling process has one thread only.

@@ -15,6 +15,7 @@ use nix::sys::socket::{
     sockopt,
 };
 
+use crate::descriptors::{both_noted, noted};
 use crate::{Called, Error, Result};
 
 /// The most descriptors one packet carries.
@@ -57,13 +58,13 @@ pub struct Credentials {
 
 /// Two connected ends, both closed on `exec`.
 pub fn pair() -> Result<(Socket, Socket)> {
-    let (one, other) = socketpair(
+    let made = socketpair(
         AddressFamily::Unix,
         SockType::SeqPacket,
         None,
         SockFlag::SOCK_CLOEXEC,
-    )
-    .called("socketpair")?;
+    );
+    let (one, other) = both_noted(made.called("socketpair")?);
     Ok((Socket(one), Socket(other)))
 }
 
@@ -215,7 +216,7 @@ fn rights(control: &[u8]) -> Vec<OwnedFd> {
                 let number = RawFd::from_ne_bytes(*number);
                 // SAFETY: the kernel has just installed this number for us (recvmsg with SCM_RIGHTS), nobody else
                 // knows it, and each number of the message is visited once.
-                owned.push(unsafe { OwnedFd::from_raw_fd(number) });
+                owned.push(noted(unsafe { OwnedFd::from_raw_fd(number) }));
             }
         }
         rest = rest

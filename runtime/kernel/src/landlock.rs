@@ -12,6 +12,7 @@ use landlock::{
     RulesetAttr, RulesetCreated, RulesetCreatedAttr, Scope,
 };
 
+use crate::descriptors::noted;
 use crate::error::{Called, Error, Result, answered};
 
 /// What a rule grants on a path and on all below it.
@@ -68,7 +69,7 @@ impl Builder {
     pub fn grant(self, path: &Path, grant: Grant) -> Result<Self> {
         let Self { ruleset, abi } = self;
         let entry = PathFd::new(path).map_err(|error| named("open O_PATH", &error))?;
-        let file = entry.as_fd().try_clone_to_owned().called("dup")?;
+        let file = noted(entry.as_fd().try_clone_to_owned().called("dup")?);
         let is_directory = File::from(file).metadata().called("fstat")?.is_dir();
         let rights: BitFlags<AccessFs> = match grant {
             Grant::List => AccessFs::ReadDir.into(),

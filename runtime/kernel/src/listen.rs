@@ -16,6 +16,7 @@ use nix::sys::socket::{
     SockFlag, SockType, SockaddrIn, SockaddrIn6, SockaddrStorage, setsockopt, sockopt,
 };
 
+use crate::descriptors::noted;
 use crate::{Called, Error, Result};
 
 /// The port of names.
@@ -185,7 +186,7 @@ fn bound_in(
     prepare: &impl Fn(&OwnedFd, AddressFamily) -> Result<()>,
 ) -> Result<OwnedFd> {
     let flags = SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK;
-    let socket = socket::socket(family, kind, flags, None).called("socket")?;
+    let socket = noted(socket::socket(family, kind, flags, None).called("socket")?);
     prepare(&socket, family)?;
     let number = socket.as_raw_fd();
     if family == AddressFamily::Inet {

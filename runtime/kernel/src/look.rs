@@ -16,6 +16,7 @@ use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 
+use crate::descriptors::{self, noted};
 use crate::error::{Called, Error, Result, answered};
 use crate::fork::open_pidfd;
 
@@ -72,7 +73,7 @@ impl Thread {
         let fd = answered("pidfd_getfd", answer)?;
         #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
         // SAFETY: the kernel has just made this descriptor for us alone.
-        Ok(Pinned(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
+        Ok(Pinned(noted(unsafe { OwnedFd::from_raw_fd(fd as i32) })))
     }
 
     /// Its process and that one's parent: one call where the kernel has it (Linux 6.13), two files otherwise.
@@ -209,7 +210,7 @@ fn field<T: FromStr>(pid: u32, number: usize) -> Result<T> {
         libc::ENOENT => Error::new("read /proc/PID/stat", libc::ESRCH),
         _ => error,
     };
-    let stat = fs::read(format!("/proc/{pid}/stat")).called("read /proc/PID/stat");
+    let stat = descriptors::read(format!("/proc/{pid}/stat")).called("read /proc/PID/stat");
     nth(&stat.map_err(gone)?, number)
         .and_then(|value| value.parse().ok())
         .ok_or_else(|| Error::new("parse /proc/PID/stat", libc::EPROTO))
@@ -243,8 +244,8 @@ pub fn has_signal(tid: u32) -> Result<bool> {
 
 fn status_field(tid: u32, name: &str) -> Result<String> {
     let status =
-        fs::read_to_string(format!("/proc/{tid}/status")).called("read /proc/PID/status")?;
-    status
+        descriptors::read(format!("/proc/{tid}/status")).called("read /proc/PID/status")?;
+    String::from_utf8_lossy(&status)
         .lines()
         .find_map(|line| line.strip_prefix(name))
         .map(|value| value.trim().to_owned())

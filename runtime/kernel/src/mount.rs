@@ -10,6 +10,7 @@ use nix::fcntl::{AT_FDCWD, OFlag, OpenHow, ResolveFlag, openat2};
 use nix::mount::{MntFlags, MsFlags, mount, umount2};
 use nix::unistd::{chdir, pivot_root};
 
+use crate::descriptors::noted;
 use crate::error::{Called, Result, answered};
 
 /// What a bind mount forbids, on itself and on all that is mounted below it. Set-user-id bits are always void.
@@ -85,7 +86,7 @@ fn open_tree(source: &Path) -> Result<OwnedFd> {
     let fd = answered("open_tree", answer)?;
     #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
     // SAFETY: the kernel has just made this descriptor for us alone.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    Ok(noted(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
 }
 
 fn set_attributes(tree: &OwnedFd, limits: Limits) -> Result<()> {

@@ -10,6 +10,7 @@ use nix::sys::socket::{
     AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType, recv, send, socket,
 };
 
+use crate::descriptors::noted;
 use crate::{Called, Error, Result};
 
 mod batch;
@@ -31,7 +32,7 @@ impl Netlink {
             SockProtocol::NetlinkRoute,
         )
         .called("socket NETLINK_ROUTE")
-        .map(Self)
+        .map(|socket| Self(noted(socket)))
     }
 
     /// Has the kernel obey every request of `batch`; the error is the first one refused, named after its request.

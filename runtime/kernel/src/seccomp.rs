@@ -11,6 +11,7 @@ use seccompiler::{
     SeccompRule, TargetArch, sock_filter,
 };
 
+use crate::descriptors::noted;
 use crate::error::{Error, Result, answered};
 
 /// What the kernel answers to a call that the filter names.
@@ -84,7 +85,7 @@ impl Filter {
         let listener = load(&program, flags)?;
         #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
         // SAFETY: with NEW_LISTENER the call answers a new descriptor that nobody else owns.
-        Ok(unsafe { OwnedFd::from_raw_fd(listener as i32) })
+        Ok(noted(unsafe { OwnedFd::from_raw_fd(listener as i32) }))
     }
 
     /// Installs a filter that asks nobody.

@@ -5,6 +5,7 @@ use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use nix::fcntl::{OFlag, open};
 use nix::sys::stat::Mode;
 
+use crate::descriptors::noted;
 use crate::error::{Called, Result, answered};
 
 /// The size of a terminal, in characters.
@@ -29,7 +30,7 @@ impl Default for Size {
 /// Opens a new pair from the instance mounted at `/dev/pts`: first the master, then the terminal.
 pub fn open_pair(size: Size) -> Result<(OwnedFd, OwnedFd)> {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;
-    let master = open("/dev/pts/ptmx", flags, Mode::empty()).called("open /dev/pts/ptmx")?;
+    let master = noted(open("/dev/pts/ptmx", flags, Mode::empty()).called("open /dev/pts/ptmx")?);
     let unlocked: libc::c_int = 0;
     // SAFETY: the request reads one int, which lives here.
     let answer = unsafe { libc::ioctl(master.as_raw_fd(), libc::TIOCSPTLCK, &raw const unlocked) };
@@ -39,7 +40,7 @@ pub fn open_pair(size: Size) -> Result<(OwnedFd, OwnedFd)> {
     let terminal = answered("ioctl TIOCGPTPEER", answer.into())?;
     #[expect(clippy::cast_possible_truncation, reason = "a descriptor fits")]
     // SAFETY: the kernel has just made this descriptor for us alone.
-    let terminal = unsafe { OwnedFd::from_raw_fd(terminal as i32) };
+    let terminal = noted(unsafe { OwnedFd::from_raw_fd(terminal as i32) });
     resize(&master, size)?;
     Ok((master, terminal))
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_kernel::descriptors::{both_noted, noted};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error, Result};
 use holdfast_wire::v1;
@@ -56,7 +57,7 @@ pub(super) fn request_file(what: v1::launch_request::What) -> Result<OwnedFd> {
         what: Some(what),
         ..v1::LaunchRequest::default()
     };
-    let file = memfd_create(c"program", MFdFlags::MFD_CLOEXEC).called("memfd_create")?;
+    let file = noted(memfd_create(c"program", MFdFlags::MFD_CLOEXEC).called("memfd_create")?);
     let mut file = std::fs::File::from(file);
     file.write_all(&request.encode_to_vec())
         .called("write the program")?;
@@ -66,7 +67,7 @@ pub(super) fn request_file(what: v1::launch_request::What) -> Result<OwnedFd> {
 impl Pipes {
     /// Makes them. Answers the session's own ends, too: input, output, error.
     pub(super) fn new() -> Result<(Self, [OwnedFd; 3])> {
-        let pipe = || pipe2(OFlag::O_CLOEXEC).called("pipe2");
+        let pipe = || pipe2(OFlag::O_CLOEXEC).map(both_noted).called("pipe2");
         let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
         let ours = Self {
             stdin: stdin.1,

@@ -3,28 +3,27 @@
 use super::desk::{Cookies, Desk};
 use super::lane::{self, Races};
 use super::listener::{self, Listener, Standing};
-use futures_util::future::BoxFuture;
 use holdfast_actor::{Actor, Fault, Me};
 use std::convert::Infallible;
 use std::io;
 use std::net::TcpListener;
-use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use tokio::sync::watch;
 
-/// Where a socket comes from at every start: the parent keeps it, or fetches it again from the boundary.
-pub trait Source: Send + Sync + 'static {
-    /// A descriptor of the socket.
-    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>>;
+/// Where a socket comes from at every start.
+pub trait Source<S>: Send + Sync + 'static {
+    /// The socket. A life is over before the next one asks, so it may be the same.
+    fn fetch(&self) -> io::Result<Arc<S>>;
 }
 
-/// A socket that the parent keeps; every start gets a duplicate.
+/// A socket that the parent keeps: every life has the same descriptor.
 #[derive(Debug)]
-pub struct Kept(pub OwnedFd);
+pub struct Kept<S>(pub Arc<S>);
 
-impl Source for Kept {
-    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>> {
-        Box::pin(async { self.0.try_clone() })
+impl<S: Send + Sync + 'static> Source<S> for Kept<S> {
+    fn fetch(&self) -> io::Result<Arc<S>> {
+        Ok(Arc::clone(&self.0))
     }
 }
 
@@ -34,8 +33,8 @@ pub struct LaneActor;
 /// What the lane is born with.
 #[derive(Clone)]
 pub struct LaneArguments {
-    /// The keeper's end of the decision lane.
-    pub source: Arc<dyn Source>,
+    /// The keeper's end of the decision lane, a connected `SOCK_SEQPACKET` socket.
+    pub source: Arc<dyn Source<UnixStream>>,
     /// Where attempts are kept.
     pub desk: Arc<Desk>,
     /// Hears what the broker counted.
@@ -53,7 +52,7 @@ impl Actor for LaneActor {
             desk,
             races,
         } = arguments;
-        let socket = source.fetch().await?;
+        let socket = source.fetch()?;
         me.spawn(async move {
             lane::apart(socket, desk, races).await?;
             Err(Fault::failed("broker closed the decision lane"))
@@ -73,7 +72,7 @@ pub struct ListenerActor;
 #[derive(Clone)]
 pub struct ListenerArguments {
     /// The captured socket.
-    pub source: Arc<dyn Source>,
+    pub source: Arc<dyn Source<TcpListener>>,
     /// Where its connections go.
     pub desk: Arc<Desk>,
     /// Who knows the sandbox's sockets.
@@ -94,7 +93,7 @@ impl Actor for ListenerActor {
             cookies,
             standing,
         } = arguments;
-        let socket = TcpListener::from(source.fetch().await?);
+        let socket = source.fetch()?;
         let (clock, dice) = (me.clock().clone(), me.seed().dice());
         let arguments = listener::Arguments {
             socket,

@@ -13,7 +13,7 @@
 use super::attempt::Failure;
 use super::book::Dial;
 use super::names::Names;
-use holdfast_kernel::descriptors::is_exhausted;
+use holdfast_kernel::descriptors::{is_exhausted, noted};
 use holdfast_policy::{Denied, Destination};
 use socket2::{Domain, Protocol, Socket, Type};
 use std::io;
@@ -172,7 +172,8 @@ async fn connect(address: SocketAddr) -> io::Result<std::net::TcpStream> {
         Domain::for_address(address),
         Type::STREAM.nonblocking(),
         Some(Protocol::TCP),
-    )?;
+    )
+    .map(noted)?;
     match socket.connect(&address.into()) {
         Ok(()) => return Ok(socket.into()),
         Err(fault) if fault.raw_os_error() == Some(libc::EINPROGRESS) => {}

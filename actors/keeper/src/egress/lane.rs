@@ -20,7 +20,6 @@ use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
-use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
@@ -32,7 +31,7 @@ use tokio::time::MissedTickBehavior;
 /// The keeper's end of the decision lane.
 pub struct Lane {
     /// A stream only by its type: each read and each write is one packet.
-    socket: Ready<UnixStream>,
+    socket: Ready<Arc<UnixStream>>,
     clerk: Clerk,
 }
 
@@ -41,8 +40,7 @@ pub type Races = Arc<dyn Fn(v1::Races) + Send + Sync>;
 
 impl Lane {
     /// Takes a connected `SOCK_SEQPACKET` socket. Must be called within a tokio runtime.
-    pub fn new(socket: OwnedFd, desk: Arc<Desk>, races: Races) -> Result<Lane> {
-        let socket = UnixStream::from(socket);
+    pub fn new(socket: Arc<UnixStream>, desk: Arc<Desk>, races: Races) -> Result<Lane> {
         socket.set_nonblocking(true).called("fcntl")?;
         let packet = vec![0; PACKET].into_boxed_slice();
         let clerk = Clerk {
@@ -90,7 +88,7 @@ impl Lane {
 }
 
 /// Serves a lane on a thread of its own until the broker closes it. Dropped, it ends the thread.
-pub async fn apart(socket: OwnedFd, desk: Arc<Desk>, races: Races) -> Result<()> {
+pub async fn apart(socket: Arc<UnixStream>, desk: Arc<Desk>, races: Races) -> Result<()> {
     let (stop, stopped) = oneshot::channel::<()>();
     let (tell, told) = oneshot::channel();
     let work = move || {
@@ -110,7 +108,7 @@ pub async fn apart(socket: OwnedFd, desk: Arc<Desk>, races: Races) -> Result<()>
 }
 
 async fn serve_until(
-    socket: OwnedFd,
+    socket: Arc<UnixStream>,
     desk: Arc<Desk>,
     races: Races,
     stopped: oneshot::Receiver<()>,

@@ -14,7 +14,7 @@ use super::budget::Permit;
 use super::counters::{Gauge, bump};
 use super::desk::{Arrival, Cookies, Desk};
 use holdfast_clock::{Clock, Dice};
-use holdfast_kernel::descriptors::is_exhausted;
+use holdfast_kernel::descriptors::{is_exhausted, noted};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error, Result};
 use holdfast_observability::{Limiter, exhausted};
@@ -27,7 +27,7 @@ use tokio::sync::watch;
 /// What one listener is born with.
 pub struct Arguments {
     /// A listening socket of the sandbox's network namespace.
-    pub socket: TcpListener,
+    pub socket: Arc<TcpListener>,
     /// Where its connections go.
     pub desk: Arc<Desk>,
     /// Who knows the sandbox's sockets.
@@ -53,7 +53,7 @@ pub enum Standing {
 
 /// Accepts on one captured socket.
 pub struct Listener {
-    socket: Ready<TcpListener>,
+    socket: Ready<Arc<TcpListener>>,
     desk: Arc<Desk>,
     cookies: Arc<dyn Cookies>,
     port: u16,
@@ -162,6 +162,7 @@ impl Listener {
 /// One connection, with the workload's end and the destination it asked for.
 fn accept(socket: &TcpListener) -> io::Result<(TcpStream, SocketAddr, SocketAddr)> {
     let (stream, client) = socket.accept()?;
+    let stream = noted(stream);
     stream.set_nonblocking(true)?;
     let destination = stream.local_addr()?;
     Ok((stream, canonical(client), canonical(destination)))

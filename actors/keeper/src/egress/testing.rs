@@ -156,7 +156,7 @@ impl World {
         let mut actors = JoinSet::new();
         for address in [OPEN, GUARDED, FOREIGN] {
             let arguments = listener::Arguments {
-                socket: std::net::TcpListener::bind(at(address, port)).expect("bind"),
+                socket: Arc::new(std::net::TcpListener::bind(at(address, port)).expect("bind")),
                 desk: Arc::clone(&desk),
                 cookies: Arc::clone(&cookies),
                 clock: Clock::system(),
@@ -167,7 +167,7 @@ impl World {
             actors.spawn(async move { panic!("{}", listener.serve().await) });
         }
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-        let lane = lane::apart(OwnedFd::from(ours), Arc::clone(&desk), Arc::new(|_| ()));
+        let lane = lane::apart(Arc::new(ours.into()), Arc::clone(&desk), Arc::new(|_| ()));
         actors.spawn(async move { lane.await.expect("no fault") });
         theirs.set_nonblocking(true).expect("non-blocking");
         let broker = UnixStream::from_std(Packets::from(OwnedFd::from(theirs))).expect("a broker");

@@ -17,6 +17,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use holdfast_clock::Seed;
+use holdfast_kernel::descriptors::noted;
 use holdfast_policy::Name;
 use parking_lot::RwLock;
 
@@ -75,7 +76,8 @@ impl Names {
             .read(true)
             .append(true)
             .mode(0o600)
-            .open(path)?;
+            .open(path)
+            .map(noted)?;
         let mut table = Table::default();
         let length = table.read_all(&file)?;
         // A keeper that died while it wrote had told nobody of that address yet.

@@ -39,6 +39,7 @@ mod cache;
 mod host;
 mod reading;
 mod servers;
+mod sockets;
 
 /// The addresses of one family.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Backoff, Class, Seed};
+use holdfast_kernel::descriptors::noted;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::net::{UnixListener, UnixStream};
@@ -67,6 +68,7 @@ impl Door {
             match came {
                 Ok((guest, _)) => {
                     failures = 0;
+                    let guest = noted(guest);
                     if !is_own(&guest) {
                         tracing::warn!("a stranger came to the keeper's socket");
                         continue;
@@ -98,7 +100,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     // Bound beside its place and moved there: nobody ever finds a socket that others may use.
     let fresh = path.with_extension("new");
     let _there_was_none = std::fs::remove_file(&fresh);
-    let listener = UnixListener::bind(&fresh)?;
+    let listener = noted(UnixListener::bind(&fresh)?);
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
     std::fs::rename(&fresh, path)?;
     Ok(listener)

@@ -4,13 +4,13 @@
 //! says that the output's line goes on in the next one. `offset` is where the output stands behind it. What was lost is a line
 //! too: `{"time", "stream": "runtime", "text", "lost", …}`.
 
-use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use holdfast_kernel::descriptors;
 use holdfast_observability::{MOST_LOGGED, Rotating, older, written};
 use holdfast_wire::v1;
 use serde::{Deserialize, Serialize};
@@ -139,7 +139,7 @@ fn put(lines: &mut Vec<u8>, line: &Line<'_>) {
 
 /// The last whole line's mark.
 fn last(path: &Path) -> Option<Mark> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = descriptors::read(path).ok()?;
     bytes
         .rsplit(|byte| *byte == b'\n')
         .find_map(|line| serde_json::from_slice(line).ok())
@@ -147,7 +147,7 @@ fn last(path: &Path) -> Option<Mark> {
 
 /// Whether a writer was killed inside a line.
 fn torn(path: &Path) -> bool {
-    fs::read(path).is_ok_and(|bytes| bytes.last().is_some_and(|byte| *byte != b'\n'))
+    descriptors::read(path).is_ok_and(|bytes| bytes.last().is_some_and(|byte| *byte != b'\n'))
 }
 
 #[cfg(test)]

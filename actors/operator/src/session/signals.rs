@@ -14,7 +14,7 @@
 
 use std::io;
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use holdfast_kernel::signals;
 
 /// What we do about a signal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,78 +85,46 @@ pub(crate) enum Heard {
 
 /// Hears signals from now on; none of them ends the process by itself any more.
 #[derive(Debug)]
-pub(crate) struct Signals {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-    quit: Signal,
-    resized: Signal,
-    stop: Option<Signal>,
-    continued: Signal,
-}
+pub(crate) struct Signals(signals::Signals);
 
 impl Signals {
     /// `raw`: our terminal is in raw mode, so that a stop has to put it right first.
     pub(crate) fn listen(raw: bool) -> io::Result<Self> {
-        let stop = || signal(SignalKind::from_raw(libc::SIGTSTP));
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-            quit: signal(SignalKind::quit())?,
-            resized: signal(SignalKind::window_change())?,
-            stop: if raw { Some(stop()?) } else { None },
-            continued: signal(SignalKind::from_raw(libc::SIGCONT))?,
-        })
+        let mut numbers = vec![libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
+        numbers.extend(ENDS);
+        numbers.extend(raw.then_some(libc::SIGTSTP));
+        Ok(Self(signals::Signals::listen(&numbers)?))
     }
 
     /// The next signal. May be dropped halfway: nothing gets lost.
     pub(crate) async fn next(&mut self) -> Heard {
-        let stop = async {
-            match &mut self.stop {
-                Some(stop) => stop.recv().await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            _ = self.interrupt.recv() => Heard::End(libc::SIGINT),
-            _ = self.terminate.recv() => Heard::End(libc::SIGTERM),
-            _ = self.hangup.recv() => Heard::End(libc::SIGHUP),
-            _ = self.quit.recv() => Heard::End(libc::SIGQUIT),
-            _ = self.resized.recv() => Heard::Resized,
-            _ = stop => Heard::Stop,
-            _ = self.continued.recv() => Heard::Continued,
+        match self.0.next().await {
+            libc::SIGWINCH => Heard::Resized,
+            libc::SIGTSTP => Heard::Stop,
+            libc::SIGCONT => Heard::Continued,
+            end => Heard::End(end),
         }
     }
 }
 
 /// Hears only what asks us to end, for commands that have nobody to pass it on to.
 #[derive(Debug)]
-pub(crate) struct Ends {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
-}
+pub(crate) struct Ends(signals::Signals);
 
 impl Ends {
     /// Hears from now on; none of these ends the process by itself any more.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self {
-            interrupt: signal(SignalKind::interrupt())?,
-            terminate: signal(SignalKind::terminate())?,
-            hangup: signal(SignalKind::hangup())?,
-        })
+        Ok(Self(signals::Signals::listen(&ENDS)?))
     }
 
     /// The next signal. May be dropped halfway: nothing gets lost.
     pub(crate) async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.interrupt.recv() => libc::SIGINT,
-            _ = self.terminate.recv() => libc::SIGTERM,
-            _ = self.hangup.recv() => libc::SIGHUP,
-        }
+        self.0.next().await
     }
 }
+
+/// What asks a command to end.
+const ENDS: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 #[cfg(test)]
 mod tests {

@@ -3,13 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{Gauge, Sample};
-use crate::Result;
+use super::{Sample, observe};
 
-/// Counts the descriptors of this process, and those that are promised.
+/// The descriptors of this process that are promised.
 #[derive(Debug, Default)]
 pub struct Ledger {
-    gauge: Gauge,
     promised: AtomicU64,
     refused: AtomicU64,
 }
@@ -38,17 +36,13 @@ pub struct Short {
 
 impl Ledger {
     /// Promises `needed` descriptors if so many are free besides `kept` others. Nothing is opened.
-    pub fn promise(
-        self: &Arc<Self>,
-        needed: u64,
-        kept: u64,
-    ) -> std::result::Result<Promise, Short> {
+    pub fn promise(self: &Arc<Self>, needed: u64, kept: u64) -> Result<Promise, Short> {
         let before = self.promised.fetch_add(needed, Ordering::Relaxed);
         let promise = Promise {
             ledger: Arc::clone(self),
             count: needed,
         };
-        let Ok(Sample { limit, used, .. }) = self.gauge.observe() else {
+        let Ok(Sample { limit, used, .. }) = observe() else {
             // Who cannot count lets the call itself say what is wrong.
             return Ok(promise);
         };
@@ -68,11 +62,6 @@ impl Ledger {
     /// How many promises were refused.
     pub fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
-    }
-
-    /// Counts what is open.
-    pub fn observe(&self) -> Result<Sample> {
-        self.gauge.observe()
     }
 }
 
@@ -94,7 +83,7 @@ mod tests {
     /// A ledger of a process that has so many descriptors free.
     fn free(count: u64) -> Arc<Ledger> {
         let ledger = Arc::new(Ledger::default());
-        let used = ledger.observe().expect("counted").used;
+        let used = observe().expect("counted").used;
         let (_, hard) = limits().expect("told");
         setrlimit(Resource::RLIMIT_NOFILE, used + count, hard).expect("lowered");
         ledger

@@ -14,6 +14,7 @@ use nix::sys::socket::{
 };
 
 use super::Socket;
+use crate::descriptors::noted;
 use crate::fork::open_pidfd;
 use crate::{Called, Error, Result};
 
@@ -47,7 +48,9 @@ impl Door {
     /// Takes one who has knocked; `EAGAIN` when nobody has.
     pub fn accept(&self) -> Result<Socket> {
         let flags = SockFlag::SOCK_CLOEXEC;
-        accept4(&self.0, flags).called("accept4").map(Socket)
+        accept4(&self.0, flags)
+            .called("accept4")
+            .map(|guest| Socket(noted(guest)))
     }
 }
 
@@ -82,7 +85,7 @@ pub fn peer_pidfd(socket: &impl AsFd) -> Result<OwnedFd> {
     };
     if answer == 0 {
         // SAFETY: the kernel has just made this descriptor for us alone.
-        return Ok(unsafe { OwnedFd::from_raw_fd(number) });
+        return Ok(noted(unsafe { OwnedFd::from_raw_fd(number) }));
     }
     let error = Error::last("getsockopt SO_PEERPIDFD");
     if error.errno() != libc::ENOPROTOOPT {
@@ -100,6 +103,7 @@ fn fresh() -> Result<OwnedFd> {
         SockFlag::SOCK_CLOEXEC | SockFlag::SOCK_NONBLOCK,
         None,
     )
+    .map(noted)
     .called("socket")
 }
 

@@ -9,6 +9,7 @@ use holdfast_tests::wait::{LONG, now};
 use holdfast_tests::{Area, Caller, Policy, Run, artefacts, leaks};
 use std::collections::BTreeMap;
 use std::process::Command;
+use std::time::Duration;
 
 /// Runs of a thing that is measured as a whole.
 const RUNS: usize = 41;
@@ -288,7 +289,7 @@ pub(crate) fn memory(table: &mut Table) {
         .held_input()
         .start();
     run.expect("ready");
-    let each: Vec<f64> = ours(&run).into_iter().map(proportional).collect();
+    let each = settled(&ours(&run));
     for (figure, who) in each
         .iter()
         .zip(["keeper", "boundary", "launcher", "further"])
@@ -302,6 +303,22 @@ pub(crate) fn memory(table: &mut Table) {
     table.alone("memory, all", "MiB", each.iter().sum());
     run.end_input();
     run.finish().exited(1);
+}
+
+/// What each of `pids` takes once that changes no more, in MiB.
+fn settled(pids: &[i32]) -> Vec<f64> {
+    let look = || pids.iter().copied().map(proportional).collect::<Vec<f64>>();
+    let mut last = look();
+    for _ in 0..10 {
+        std::thread::sleep(Duration::from_secs(2));
+        let next = look();
+        let (before, after): (f64, f64) = (last.iter().sum(), next.iter().sum());
+        last = next;
+        if (before - after).abs() < 0.1 {
+            break;
+        }
+    }
+    last
 }
 
 /// Descriptors of our own processes, whatever the root has in it.

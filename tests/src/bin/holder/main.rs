@@ -70,7 +70,7 @@ fn fork(directory: &Path, grace: Duration) -> Outcome<Approach> {
     Ok(Approach {
         socket,
         pid: boundary.pid(),
-        pidfd: boundary.pidfd()?.into(),
+        pidfd: boundary.pidfd(),
     })
 }
 

@@ -7,6 +7,7 @@ use parking_lot::Mutex;
 use prost::Message;
 use socket2::{Domain, Socket, Type};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -18,16 +19,14 @@ struct Healing {
     fetched: AtomicUsize,
 }
 
-impl Source for Healing {
-    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>> {
+impl Source<TcpListener> for Healing {
+    fn fetch(&self) -> io::Result<Arc<TcpListener>> {
         let first = self.fetched.fetch_add(1, Ordering::SeqCst) == 0;
-        Box::pin(async move {
-            let socket = TcpListener::bind(self.address)?;
-            if first {
-                socket2::SockRef::from(&socket).shutdown(Shutdown::Read)?;
-            }
-            Ok(socket.into())
-        })
+        let socket = TcpListener::bind(self.address)?;
+        if first {
+            socket2::SockRef::from(&socket).shutdown(Shutdown::Read)?;
+        }
+        Ok(Arc::new(socket))
     }
 }
 
@@ -47,7 +46,7 @@ async fn a_listener_whose_socket_breaks_is_restarted_with_another() {
     });
     let (standing, _) = watch::channel(Standing::Serving);
     let arguments = ListenerArguments {
-        source: Arc::clone(&source) as Arc<dyn Source>,
+        source: Arc::clone(&source) as Arc<dyn Source<TcpListener>>,
         desk: Arc::clone(&world.desk),
         cookies: Arc::new(Mutex::new(Diag::open().expect("diag"))),
         standing,
@@ -87,10 +86,10 @@ async fn a_listener_whose_socket_breaks_is_restarted_with_another() {
 async fn a_kept_socket_is_the_same_at_every_start() {
     let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
     let address = socket.local_addr().expect("address");
-    let kept = Kept(socket.into());
+    let kept = Kept(Arc::new(socket));
 
     for _ in 0..2 {
-        let again = TcpListener::from(kept.fetch().await.expect("a duplicate"));
+        let again = kept.fetch().expect("the socket");
         assert_eq!(again.local_addr().expect("address"), address);
     }
 }
@@ -101,7 +100,7 @@ async fn a_lane_that_the_broker_closes_is_fetched_again() {
     let world = World::new().await;
     let broker = Arc::new(Brokers::default());
     let arguments = LaneArguments {
-        source: Arc::clone(&broker) as Arc<dyn Source>,
+        source: Arc::clone(&broker) as Arc<dyn Source<UnixStream>>,
         desk: Arc::clone(&world.desk),
         races: Arc::new(|_| ()),
     };
@@ -155,13 +154,11 @@ struct Brokers {
     ends: Mutex<Vec<OwnedFd>>,
 }
 
-impl Source for Brokers {
-    fn fetch(&self) -> BoxFuture<'_, io::Result<OwnedFd>> {
-        Box::pin(async {
-            let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
-            theirs.set_nonblocking(true)?;
-            self.ends.lock().push(theirs.into());
-            Ok(ours.into())
-        })
+impl Source<UnixStream> for Brokers {
+    fn fetch(&self) -> io::Result<Arc<UnixStream>> {
+        let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None)?;
+        theirs.set_nonblocking(true)?;
+        self.ends.lock().push(theirs.into());
+        Ok(Arc::new(ours.into()))
     }
 }

@@ -69,7 +69,7 @@ async fn what_cannot_be_noted_is_not_dialled_and_without_records_nothing_is_allo
 
 #[tokio::test]
 async fn what_cannot_be_recorded_is_not_carried() {
-    // The disk runs full between the note and the record: the note is there, the record has no room.
+    // The disk runs full between the note and the record: the note is there, the record has no room and stays owed.
     let place = tempfile::tempdir().expect("a directory");
     let path = place.path().join("audit.jsonl");
     let audit = Audit::rotating(&path, 1).expect("opens");

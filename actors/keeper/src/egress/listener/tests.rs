@@ -50,7 +50,7 @@ fn the_pause_doubles_up_to_a_second_and_never_falls_below_the_least() {
 #[tokio::test]
 async fn a_socket_that_is_none_any_more_ends_the_listener_with_its_reason() {
     let world = World::new().await;
-    let socket = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let socket = Arc::new(TcpListener::bind("127.0.0.1:0").expect("bind"));
     let spoiler = socket2::Socket::from(socket.try_clone().expect("dup"));
     let (standing, _) = watch::channel(Standing::Serving);
     let cookies: Arc<dyn Cookies> = Arc::new(parking_lot::Mutex::new(

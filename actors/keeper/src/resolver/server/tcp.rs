@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::{Buf, Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use holdfast_kernel::descriptors::noted;
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Result};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -41,6 +42,7 @@ pub(super) async fn serve(desk: &Desk<'_>, listener: &Arc<TcpListener>) -> Serve
 
 fn accept(listener: &TcpListener) -> Result<TcpStream> {
     let (stream, _) = listener.accept().called("accept")?;
+    let stream = noted(stream);
     stream.set_nonblocking(true).called("fcntl")?;
     TcpStream::from_std(stream).called("epoll_ctl")
 }

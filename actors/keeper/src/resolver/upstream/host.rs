@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use hickory_resolver::system_conf::parse_resolv_conf;
+use holdfast_kernel::descriptors;
 use holdfast_policy::Name;
 
 /// Where the keeper looks names up.
@@ -71,12 +72,12 @@ impl Source {
         let Self::Host { hosts, .. } = self else {
             return Vec::new();
         };
-        fs::read(hosts).map_or_else(|_| Vec::new(), |text| find(&text, name))
+        descriptors::read(hosts).map_or_else(|_| Vec::new(), |text| find(&text, name))
     }
 }
 
 fn read_list(path: &Path) -> io::Result<List> {
-    let text = fs::read(path)?;
+    let text = descriptors::read(path)?;
     let (config, options) = parse_resolv_conf(text).map_err(io::Error::other)?;
     let servers = config.name_servers();
     Ok(List {

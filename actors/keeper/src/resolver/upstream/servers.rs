@@ -22,7 +22,6 @@ use hickory_proto::op::{DnsRequestOptions, Query as Question};
 use hickory_proto::rr::{Name as Label, RecordType};
 use hickory_resolver::config::{NameServerConfig, ResolverOpts};
 use hickory_resolver::net::NetError;
-use hickory_resolver::net::runtime::TokioRuntimeProvider;
 use hickory_resolver::net::xfer::DnsHandle;
 use hickory_resolver::{NameServerPool, PoolContext, TlsConfig};
 use holdfast_clock::{Clock, Moment};
@@ -31,6 +30,7 @@ use parking_lot::Mutex;
 use tokio::time::timeout;
 
 use super::reading::{Said, read};
+use super::sockets::Sockets;
 use crate::resolver::names::Family;
 
 /// How long to wait for whom.
@@ -74,7 +74,7 @@ impl Servers {
         options.edns0 = edns;
         options.num_concurrent_reqs = 1;
         let context = Arc::new(PoolContext::new(options, TlsConfig::new()?));
-        let provider = TokioRuntimeProvider::new();
+        let provider = Sockets::default();
         let server = |address: &SocketAddr| Server::new(*address, &context, &provider);
         Ok(Self {
             list: addresses.iter().take(MOST_SERVERS).map(server).collect(),
@@ -132,16 +132,12 @@ impl Servers {
 
 struct Server {
     address: SocketAddr,
-    pool: NameServerPool<TokioRuntimeProvider>,
+    pool: NameServerPool<Sockets>,
     distrusted: Mutex<Option<Moment>>,
 }
 
 impl Server {
-    fn new(
-        address: SocketAddr,
-        context: &Arc<PoolContext>,
-        provider: &TokioRuntimeProvider,
-    ) -> Self {
+    fn new(address: SocketAddr, context: &Arc<PoolContext>, provider: &Sockets) -> Self {
         let mut config = NameServerConfig::udp_and_tcp(address.ip());
         for connection in &mut config.connections {
             connection.port = address.port();

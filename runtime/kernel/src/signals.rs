@@ -1,0 +1,127 @@
+//! Signals as messages, one descriptor for each listener.
+//!
+//! ```text
+//! signal ──> handler: mark the number, wake the eventfd ──> task: take the marks, lowest number first
+//! ```
+//!
+//! Like the signals themselves, marks of one number do not add up. tokio's own driver costs each process three
+//! descriptors and each runtime one, whether it listens or not.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use nix::sys::eventfd::{EfdFlags, EventFd};
+use signal_hook_registry::{SigId, unregister};
+
+use crate::descriptors::noted;
+use crate::ready::Ready;
+use crate::{Called, Result};
+
+/// Hears some signals, from its making to its drop. None of them does what the kernel's default is any more, also after that.
+#[derive(Debug)]
+pub struct Signals {
+    marks: Arc<Marks>,
+    wake: Ready<Arc<OwnedFd>>,
+    handlers: Vec<SigId>,
+}
+
+/// Signals that have come and were not taken, a bit for each number.
+#[derive(Debug, Default)]
+struct Marks(AtomicU64);
+
+impl Signals {
+    /// Listens to `numbers` of `signal(7)`, each below 64. Panics outside a tokio runtime, and if a number cannot be
+    /// caught (`SIGKILL`, `SIGSTOP`) or belongs to a fault of the program (`SIGSEGV`, `SIGFPE`, `SIGILL`).
+    pub fn listen(numbers: &[i32]) -> Result<Self> {
+        let flags = EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK;
+        let wake: OwnedFd = noted(EventFd::from_flags(flags).called("eventfd2")?).into();
+        let wake = Arc::new(wake);
+        let mut signals = Self {
+            marks: Arc::default(),
+            wake: Ready::reading(Arc::clone(&wake))?,
+            handlers: Vec::new(),
+        };
+        for &number in numbers {
+            let (marks, wake) = (Arc::clone(&signals.marks), Arc::clone(&wake));
+            let mark = move || {
+                marks.set(number);
+                // Full means awake, and there is nobody to tell of anything else.
+                let _ = nix::unistd::write(&wake, &1_u64.to_ne_bytes());
+            };
+            // SAFETY: the handler does an atomic operation and a `write(2)`, both async-signal-safe; it allocates
+            // nothing and takes no lock, and the registry keeps `errno` as it was.
+            let registered = unsafe { signal_hook_registry::register(number, mark) };
+            signals.handlers.push(registered.called("sigaction")?);
+        }
+        Ok(signals)
+    }
+
+    /// The next signal. May be dropped halfway: nothing gets lost.
+    pub async fn next(&mut self) -> i32 {
+        loop {
+            if let Some(number) = self.marks.take() {
+                return number;
+            }
+            let mut count = [0; 8];
+            let read = |wake: &Arc<OwnedFd>| nix::unistd::read(wake, &mut count).called("read");
+            if self.wake.read(read).await.is_err() {
+                // Only a runtime that is going down says so, and it is about to drop us.
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        for handler in self.handlers.drain(..) {
+            unregister(handler);
+        }
+    }
+}
+
+impl Marks {
+    fn set(&self, number: i32) {
+        self.0.fetch_or(1 << number, Ordering::Release);
+    }
+
+    fn take(&self) -> Option<i32> {
+        let marks = self.0.load(Ordering::Acquire);
+        // Nobody else takes, so the lowest mark is still there.
+        let number = (marks != 0).then(|| marks.trailing_zeros())?;
+        self.0.fetch_and(!(1 << number), Ordering::AcqRel);
+        i32::try_from(number).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn marks_are_taken_once_the_lowest_number_first() {
+        let marks = Marks::default();
+        for number in [15, 2, 15, 17] {
+            marks.set(number);
+        }
+
+        let taken: Vec<i32> = std::iter::from_fn(|| marks.take()).collect();
+
+        assert_eq!(taken, [2, 15, 17]);
+    }
+
+    #[tokio::test]
+    async fn each_listener_hears_its_own_signals() {
+        let mut one = Signals::listen(&[libc::SIGUSR1, libc::SIGUSR2]).expect("heard");
+        let mut two = Signals::listen(&[libc::SIGUSR2]).expect("heard");
+
+        for signal in [nix::sys::signal::SIGUSR2, nix::sys::signal::SIGUSR1] {
+            nix::sys::signal::raise(signal).expect("raised");
+        }
+
+        assert_eq!(one.next().await, libc::SIGUSR1);
+        assert_eq!(one.next().await, libc::SIGUSR2);
+        assert_eq!(two.next().await, libc::SIGUSR2);
+    }
+}
