@@ -10,15 +10,12 @@
 
 use std::collections::BTreeSet;
 use std::convert::Infallible;
-use std::io;
-use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroU64;
+use std::net::TcpListener;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Backoff, Child, Class, Dynamic, Fault, Me, Refusal};
-use holdfast_kernel::diag::Diag;
 use holdfast_observability::{Limiter, exhausted};
 use parking_lot::Mutex;
 
@@ -172,26 +169,6 @@ fn unheard(port: u16, refusal: &Refusal) -> Fault {
         }
     };
     Fault::new(class, format!("listen on port {port}: {refusal}"))
-}
-
-/// Knows the sockets of the sandbox's network.
-pub(crate) struct Sockets(Mutex<Diag>);
-
-impl Sockets {
-    /// Asks over a `sock_diag` socket of that network.
-    pub(crate) fn new(diag: OwnedFd) -> Result<Self, Fault> {
-        Ok(Self(Mutex::new(Diag::connected(diag)?)))
-    }
-}
-
-impl Cookies for Sockets {
-    fn cookie(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<NonZeroU64>> {
-        Ok(self
-            .0
-            .lock()
-            .cookie(local, remote)?
-            .and_then(NonZeroU64::new))
-    }
 }
 
 /// Between two times that what was missed is asked for.

@@ -36,15 +36,8 @@ impl Keeper {
         let held = works.held();
         let (standing, desk, seed) = (works.standing.clone(), Arc::clone(&works.desk), works.seed);
         works.bind(&mut tree)?;
-        let root = tree
-            .start(seed, |change: &Change| {
-                tracing::debug!(?change, "supervision");
-            })
-            .await
-            .map_err(|unfit| Fault::bug(unfit.to_string()))?;
-        root.up()
-            .await
-            .map_err(|end| Fault::failed(format!("start the keeper's actors: {end:?}")))?;
+        let observer = |change: &Change| tracing::debug!(?change, "supervision");
+        let root = tree::grow(tree, seed, observer).await?;
         Ok(Self {
             root,
             launcher,

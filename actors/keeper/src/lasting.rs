@@ -15,7 +15,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use holdfast_actor::{Change, Clock, End, Fault, Observer, Root, Seed, Tree};
+use holdfast_actor::{Change, Clock, End, Fault, Root, Tree};
 use holdfast_wire::v1;
 use holdfast_wire::v1::exit::How;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -152,7 +152,7 @@ impl Lasting {
         );
         let (desk, control, seed) = (Arc::clone(&works.desk), works.control.clone(), works.seed);
         works.bind(&mut tree)?;
-        let root = begin(tree, seed, observer(&vitals, &sessions, &held.link)).await?;
+        let root = tree::grow(tree, seed, observer(&vitals, &sessions, &held.link)).await?;
         vitals.note(Event::Fence(Ok(())));
         vitals.note(Event::Linked);
         Ok(Self {
@@ -309,18 +309,6 @@ fn bind_service(
         },
     );
     Ok(())
-}
-
-/// Starts the tree, and waits until all of it is up.
-async fn begin(tree: Tree, seed: Seed, observer: impl Observer) -> Result<Root, Fault> {
-    let root = tree
-        .start(seed, observer)
-        .await
-        .map_err(|unfit| Fault::bug(unfit.to_string()))?;
-    root.up()
-        .await
-        .map_err(|end| Fault::failed(format!("start the keeper's actors: {end:?}")))?;
-    Ok(root)
 }
 
 /// Hears of each change in the tree: the health first, and clients when the boundary is gone, before the service falls too.

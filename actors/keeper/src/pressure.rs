@@ -24,8 +24,8 @@ use holdfast_kernel::descriptors::{self, is_host_full};
 use holdfast_wire::v1;
 use tokio::sync::watch;
 
-pub(crate) use self::classes::FOR_A_SESSION;
 pub use self::classes::{Class, Exhausted, Ledger, Promise, admit};
+pub(crate) use self::classes::{FOR_A_SESSION, bearable};
 pub(crate) use self::listeners::Standings;
 use crate::egress::desk::Desk;
 use crate::health::{Event, Sample};

@@ -26,7 +26,7 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Child, Strategy, Supervisor};
+use holdfast_actor::{Child, Fault, Observer, Root, Seed, Strategy, Supervisor, Tree};
 
 pub(crate) mod attended;
 
@@ -65,6 +65,18 @@ fn outside() -> Supervisor {
 /// One that comes back whenever it falls.
 pub(crate) fn part(id: &str) -> Child {
     Child::permanent(id).ping(PING)
+}
+
+/// Starts the actors, and waits until all of them are up.
+pub(crate) async fn grow(tree: Tree, seed: Seed, observer: impl Observer) -> Result<Root, Fault> {
+    let root = tree
+        .start(seed, observer)
+        .await
+        .map_err(|unfit| Fault::bug(unfit.to_string()))?;
+    root.up()
+        .await
+        .map_err(|end| Fault::failed(format!("start the keeper's actors: {end:?}")))?;
+    Ok(root)
 }
 
 /// How many ports are listened on.

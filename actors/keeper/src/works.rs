@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_actor::{Clock, Fault, Seed, Tree};
+use holdfast_kernel::diag::Diag;
 use holdfast_observability::{Audit, Races};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;
@@ -209,7 +210,7 @@ impl Works {
                 captured: Arc::new(Mutex::new(Captured::of(arrivals.listeners))),
                 listeners,
                 desk: Arc::clone(&desk),
-                cookies: Arc::new(capture::Sockets::new(arrivals.diag)?),
+                cookies: Arc::new(Mutex::new(Diag::connected(arrivals.diag)?)),
                 standings: Standings::new(vitals),
             },
         );
@@ -313,19 +314,11 @@ fn desk(arguments: &Arguments, names: &Names) -> Desk {
         names: Arc::clone(&names.directory) as _,
         audit: arguments.audit.clone(),
         clock: Clock::tokio(),
-        budget: Budget::new(connections(arguments.descriptors)),
+        budget: Budget::new(pressure::bearable(arguments.descriptors)),
         own: Vec::new(),
         limits: dial::Limits::default(),
         means: Means::default(),
     })
-}
-
-/// How many connections a limit of descriptors bears: two each, besides what everything else needs.
-fn connections(descriptors: u64) -> usize {
-    let free = descriptors.saturating_sub(RESERVE) / 2;
-    usize::try_from(free)
-        .unwrap_or(usize::MAX)
-        .clamp(1, MOST_CONNECTIONS)
 }
 
 /// Harmless races are counted, and told of once a minute.
@@ -351,9 +344,3 @@ fn races(vitals: Option<Vitals>) -> egress::lane::Races {
 
 /// The epoch of a keeper that has no successor.
 const ONLY_EPOCH: u64 = 1;
-
-/// Descriptors for everything that is no connection.
-const RESERVE: u64 = 64;
-
-/// More connections than this are not admitted at a time, whatever the limit.
-const MOST_CONNECTIONS: usize = 16_384;

@@ -83,6 +83,14 @@ pub fn admit(ledger: &Arc<Ledger>, class: Class, needed: u64) -> Result<Promise,
         })
 }
 
+/// How many connections a limit of descriptors bears before any are counted: two each, besides the others' share.
+pub(crate) fn bearable(limit: u64) -> usize {
+    let free = limit.saturating_sub(Class::Egress.kept()) / 2;
+    usize::try_from(free)
+        .unwrap_or(usize::MAX)
+        .clamp(1, MOST_CONNECTIONS)
+}
+
 /// How many connections the egress may hold when it holds `held` and so many descriptors are `free`: what is open stays, and
 /// of what is free it gets all but the others' share. A small limit is shared, too: a quarter of it is the others'.
 pub(super) fn connections(held: usize, free: u64, limit: u64) -> usize {
@@ -125,6 +133,13 @@ mod tests {
         // Nothing is taken away from what is open.
         assert_eq!(connections(64, 4, 180), 64);
         assert_eq!(connections(0, u64::MAX, u64::MAX), MOST_CONNECTIONS);
+    }
+
+    #[test]
+    fn before_any_are_counted_a_limit_bears_half_of_what_the_others_leave() {
+        assert_eq!(bearable(1024), (1024 - 64) / 2);
+        assert_eq!(bearable(0), 1);
+        assert_eq!(bearable(u64::MAX), MOST_CONNECTIONS);
     }
 
     /// What is needed, what is free and what would help stand in the refusal; nothing is opened for it.
