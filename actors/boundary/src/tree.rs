@@ -13,10 +13,10 @@
 //! no session loses its output. The seccomp listener, the lane, the table of sessions and what is read of them belong to
 //! the parent: a child that falls is given them again.
 
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::Duration;
 
 use holdfast_actor::{Child, Clock, Strategy, Supervisor, View};
-use holdfast_wire::v1;
+use holdfast_wire::{v1, words};
 
 /// The tree of a boundary.
 pub(crate) fn boundary() -> Supervisor {
@@ -48,32 +48,15 @@ pub(crate) fn told(views: &[View], clock: &Clock) -> v1::Tree {
 }
 
 fn row(view: &View, clock: &Clock) -> v1::TreeRow {
-    let due = |next| {
-        let wall = clock.wall() + (next - clock.now());
-        let since = wall.duration_since(UNIX_EPOCH).unwrap_or_default();
-        i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
-    };
-    let strategy = match view.path.as_str() {
-        "boundary" => "RestForOne",
-        "boundary/sessions" => "Dynamic",
-        _ => "",
-    };
-    let state = match view.state {
-        "up" => "Running",
-        "idle" | "starting" => "Starting",
-        "waiting" => "Waiting",
-        "stopping" | "killing" => "Stopping",
-        "lost" => "GivenUp",
-        _ => "Stopped",
-    };
+    let strategy = view.strategy.map(Strategy::as_str);
     let reason = view.last.as_ref().map(ToString::to_string);
     v1::TreeRow {
         path: view.path.to_string(),
-        strategy: strategy.to_owned(),
-        state: state.to_owned(),
+        strategy: strategy.unwrap_or_default().to_owned(),
+        state: words::part(view.state).to_owned(),
         restarts: view.restarts.into(),
         last_reason: reason.unwrap_or_default(),
-        next_ms: view.next.map_or(0, due),
+        next_ms: view.next.map_or(0, |next| clock.date_ms(next)),
     }
 }
 

@@ -17,9 +17,7 @@
 use std::time::Duration;
 
 use holdfast_actor::{Child, Clock, Strategy, Supervisor, View};
-use holdfast_wire::v1;
-
-use crate::clock;
+use holdfast_wire::{v1, words};
 
 /// The tree of a gateway.
 pub(crate) fn gateway() -> Supervisor {
@@ -35,45 +33,23 @@ pub(crate) fn gateway() -> Supervisor {
 
 /// The tree as it stands, for those who ask.
 pub(crate) fn told(views: &[View]) -> v1::Tree {
-    let now = Clock::tokio().now();
-    let rows = views.iter().map(|view| v1::TreeRow {
-        path: view.path.to_string(),
-        strategy: strategy(view.path.as_str()).to_owned(),
-        state: state(view.state).to_owned(),
-        restarts: view.restarts.into(),
-        last_reason: view
-            .last
-            .as_ref()
-            .map(ToString::to_string)
-            .unwrap_or_default(),
-        next_ms: view.next.map_or(0, |at| {
-            clock::wall_ms()
-                .saturating_add(i64::try_from((at - now).as_millis()).unwrap_or(i64::MAX))
-        }),
-    });
+    let clock = Clock::tokio();
     v1::Tree {
         process: "gateway".to_owned(),
-        rows: rows.collect(),
+        rows: views.iter().map(|view| row(view, &clock)).collect(),
     }
 }
 
-/// Empty for an actor.
-fn strategy(path: &str) -> &'static str {
-    match path {
-        "gateway" => "RestForOne",
-        "gateway/sandboxes" => "Dynamic",
-        _ => "",
-    }
-}
-
-fn state(word: &str) -> &'static str {
-    match word {
-        "up" => "Running",
-        "starting" => "Starting",
-        "waiting" => "Waiting",
-        "stopping" | "killing" => "Stopping",
-        "lost" => "GivenUp",
-        _ => "Stopped",
+fn row(view: &View, clock: &Clock) -> v1::TreeRow {
+    let strategy = view.strategy.map(Strategy::as_str);
+    let reason = view.last.as_ref().map(ToString::to_string);
+    v1::TreeRow {
+        path: view.path.to_string(),
+        strategy: strategy.unwrap_or_default().to_owned(),
+        state: words::part(view.state).to_owned(),
+        restarts: view.restarts.into(),
+        last_reason: reason.unwrap_or_default(),
+        next_ms: view.next.map_or(0, |next| clock.date_ms(next)),
     }
 }
 

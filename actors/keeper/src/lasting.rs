@@ -106,8 +106,7 @@ impl Lasting {
         let epoch = held.link.borrow().epoch;
         let (board, vitals) = shown(arguments, &assignment, &works, &held);
         let works = works.watched(&vitals);
-        let spec = tree::lasting();
-        let mut tree = Tree::new(spec.clone());
+        let mut tree = Tree::new(tree::lasting());
         let pool = Pool::new(works.dialler.clone(), Arc::clone(&works.ledger));
         let sessions = Arc::new(Sessions::new(
             works.control.clone(),
@@ -134,7 +133,7 @@ impl Lasting {
             home: Arc::new(assignment.home.clone()),
             board: board.clone(),
             rulebook,
-            trees: Trees::new("keeper", spec, tree.lookout()),
+            trees: Trees::new("keeper", tree.lookout()),
             halt,
             closing: closing.subscribe(),
             chaos: assignment.chaos,

@@ -51,6 +51,17 @@ impl Clock {
             Source::Tokio => SystemTime::now(),
         }
     }
+
+    /// The date at which it will be `moment`, in milliseconds since 1970.
+    pub fn date_ms(&self, moment: Moment) -> i64 {
+        let Some(date) = self.wall().checked_add(moment.since(self.now())) else {
+            return i64::MAX;
+        };
+        let since = date.duration_since(SystemTime::UNIX_EPOCH);
+        since.map_or(0, |since| {
+            i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+        })
+    }
 }
 
 /// A clock that moves only when told to. Clones are the same clock.
@@ -168,5 +179,16 @@ mod tests {
         hand.set_wall(SystemTime::UNIX_EPOCH);
         assert_eq!(hand.now() - Moment::ORIGIN, Duration::from_secs(100));
         assert_eq!(hand.wall(), SystemTime::UNIX_EPOCH);
+    }
+
+    #[test]
+    fn a_moment_to_come_has_a_date_and_a_past_one_is_now() {
+        let hands = ManualClock::new();
+        hands.advance(Duration::from_secs(7));
+        let clock = hands.clock();
+
+        assert_eq!(clock.date_ms(clock.now() + Duration::from_millis(5)), 7005);
+        assert_eq!(clock.date_ms(Moment::ORIGIN), 7000);
+        assert_eq!(clock.date_ms(Moment::NEVER), i64::MAX);
     }
 }

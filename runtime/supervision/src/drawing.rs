@@ -77,11 +77,10 @@ fn outline(tree: &Supervisor, depth: usize, lines: &mut Vec<(String, String)>) {
 }
 
 fn strategy(strategy: Strategy) -> String {
+    let word = strategy.as_str();
     match strategy {
-        Strategy::OneForOne => "OneForOne".to_owned(),
-        Strategy::OneForAll => "OneForAll".to_owned(),
-        Strategy::RestForOne => "RestForOne".to_owned(),
-        Strategy::Dynamic { most } => format!("Dynamic, at most {most}"),
+        Strategy::OneForOne | Strategy::OneForAll | Strategy::RestForOne => word.to_owned(),
+        Strategy::Dynamic { most } => format!("{word}, at most {most}"),
     }
 }
 

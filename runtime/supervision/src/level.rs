@@ -111,6 +111,10 @@ impl Level {
         self.backoff
     }
 
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.strategy
+    }
+
     pub(crate) fn restarts(&self) -> u32 {
         self.restarts
     }

@@ -160,6 +160,18 @@ impl Supervisor {
     }
 }
 
+impl Strategy {
+    /// Its word in a drawing.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::OneForOne => "OneForOne",
+            Self::OneForAll => "OneForAll",
+            Self::RestForOne => "RestForOne",
+            Self::Dynamic { .. } => "Dynamic",
+        }
+    }
+}
+
 impl Node {
     /// Its name among its siblings.
     pub fn id(&self) -> &str {

@@ -6,7 +6,7 @@ use holdfast_clock::{Moment, Seed};
 
 use crate::level::{Level, News, Outcome, Verdict};
 use crate::slot::{Numbers, Past, Role, State, Ticket, Turn};
-use crate::{Change, Command, End, Event, Path, Reason, Supervisor, What};
+use crate::{Change, Command, End, Event, Path, Reason, Strategy, Supervisor, What};
 
 /// A supervision tree at work.
 ///
@@ -38,6 +38,8 @@ enum Stage {
 pub struct View {
     /// Which one.
     pub path: Path,
+    /// Who falls with whom below it; nothing for one that does work.
+    pub strategy: Option<Strategy>,
     /// `idle`, `starting`, `up`, `stopping`, `killing`, `waiting`, `lost` or `done`; `down` for a supervisor at rest.
     pub state: &'static str,
     /// How often it has been restarted.
@@ -114,6 +116,7 @@ impl Tree {
     pub fn view(&self) -> Vec<View> {
         let mut views = vec![View {
             path: self.root.path.clone(),
+            strategy: Some(self.root.strategy()),
             state: self.root.stage(),
             restarts: 0,
             last: None,
@@ -181,6 +184,10 @@ fn look(level: &Level, views: &mut Vec<View>) {
         };
         views.push(View {
             path: slot.path.clone(),
+            strategy: match &slot.role {
+                Role::Leaf(_) => None,
+                Role::Branch(level) => Some(level.strategy()),
+            },
             state,
             restarts: slot.restarts,
             last: match &slot.past {

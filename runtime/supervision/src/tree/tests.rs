@@ -6,8 +6,11 @@ mod dynamic;
 use std::time::Duration;
 
 use bench::{Bench, failure};
+use holdfast_clock::Seed;
 
-use crate::{Backoff, Child, Class, End, Fault, Generation, Reason, Strategy, Supervisor, What};
+use crate::{
+    Backoff, Child, Class, End, Fault, Generation, Reason, Strategy, Supervisor, Tree, What,
+};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -399,4 +402,27 @@ fn those_who_watch_hear_of_a_change_before_anything_follows_from_it() {
             if change.path.as_str() == "root/b" && matches!(change.what, What::Fell { .. })),
         "{commands:?}"
     );
+}
+
+#[test]
+fn a_view_says_of_each_supervisor_who_falls_with_whom_below_it() {
+    let spec = Supervisor::new("root", Strategy::RestForOne)
+        .child(Child::permanent("first"))
+        .supervisor(Supervisor::dynamic("many", 7))
+        .supervisor(Supervisor::new("own", Strategy::OneForOne).child(Child::permanent("one")));
+
+    let views = Tree::new(&spec, Seed::new(1)).view();
+
+    let told: Vec<_> = views
+        .iter()
+        .map(|view| (view.path.as_str(), view.strategy.map(Strategy::as_str)))
+        .collect();
+    let expected = [
+        ("root", Some("RestForOne")),
+        ("root/first", None),
+        ("root/many", Some("Dynamic")),
+        ("root/own", Some("OneForOne")),
+        ("root/own/one", None),
+    ];
+    assert_eq!(told, expected);
 }
