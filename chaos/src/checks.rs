@@ -7,6 +7,7 @@ mod acknowledged;
 mod backoff;
 mod descriptors;
 mod false_ready;
+mod held;
 mod leftovers;
 mod made;
 mod recovery;
@@ -52,6 +53,9 @@ pub(crate) fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Findin
     }
     if checks.sessions {
         found.push(sessions::check(timeline));
+    }
+    if checks.connections {
+        found.push(held::check(timeline));
     }
     found.push(restarts::check(checks.restarts, timeline));
     if let Some(bound) = checks.backoff {

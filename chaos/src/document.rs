@@ -63,6 +63,7 @@ struct WrittenChecks {
     false_ready: Option<Spanned<String>>,
     told: Option<Spanned<String>>,
     sessions: Option<bool>,
+    connections: Option<bool>,
     restarts: Option<u64>,
     backoff: Option<Spanned<String>>,
     descriptors: Option<WrittenDescriptors>,
@@ -204,6 +205,7 @@ fn checks(written: Option<&WrittenChecks>) -> Result<Checks, Complaint> {
         false_ready: optional(written.false_ready.as_ref())?.or(usual.false_ready),
         told: optional(written.told.as_ref())?.or(usual.told),
         sessions: written.sessions.unwrap_or(usual.sessions),
+        connections: written.connections.unwrap_or(usual.connections),
         restarts: written.restarts.or(usual.restarts),
         backoff: optional(written.backoff.as_ref())?.or(usual.backoff),
         descriptors: Some(

@@ -14,7 +14,7 @@ use crate::gate::{Gate, Unanswered};
 use crate::journal::Journal;
 use crate::scenario::{Load, Probe};
 use crate::session::{Program, Tried, failure, fresh_id};
-use crate::timeline::{Fact, Life, Probed};
+use crate::timeline::{Fact, Life, Outcome, Probed};
 
 /// How programs are started in the sandbox under siege.
 #[derive(Clone)]
@@ -153,7 +153,14 @@ async fn hold(ground: &Ground, word: &str, count: u32, limit: Duration) {
             limit,
             ..ground.program(word, &[&count.to_string()])
         };
-        let _ended = program.held(&ground.gate).await;
+        let tried = program.held(&ground.gate).await;
+        if let Tried::Ended {
+            outcome: Outcome::Exited(CUT),
+            ..
+        } = tried
+        {
+            ground.journal.tell(Fact::Cut);
+        }
         sleep(AGAIN).await;
     }
 }
@@ -231,7 +238,7 @@ async fn live(ground: Ground, create: v1::CreateRequest, number: u32, seed: Seed
         };
         for _ in 0..dice.below(10) {
             if let Tried::Ended {
-                outcome: crate::timeline::Outcome::Exited(0),
+                outcome: Outcome::Exited(0),
                 ..
             } = program.once(&ground.gate, &fresh_id()).await
             {
@@ -252,6 +259,8 @@ async fn live(ground: Ground, create: v1::CreateRequest, number: u32, seed: Seed
 
 /// The words of our program that are followed by an address.
 const WITH_SERVER: [&str; 4] = ["connect", "reach", "hold", "flood"];
+/// The status of our program when a connection that it held was closed by somebody else.
+const CUT: i32 = 3;
 /// At a time: one that hangs keeps nobody from trying.
 const MOST_PROBES: usize = 64;
 const MOST_EXECS: usize = 256;

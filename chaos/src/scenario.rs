@@ -169,6 +169,8 @@ pub(crate) struct Checks {
     pub(crate) told: Option<Duration>,
     /// Whether every session needs a status or a reason.
     pub(crate) sessions: bool,
+    /// Whether no connection that is held from inside may be closed.
+    pub(crate) connections: bool,
     /// Nothing is given up, no process ends by itself, and at most so many restarts are counted.
     pub(crate) restarts: Option<u64>,
     /// The shortest time in which one actor may be restarted twice.
@@ -227,6 +229,7 @@ impl Default for Checks {
             false_ready: Some(Duration::from_millis(500)),
             told: Some(Duration::from_millis(500)),
             sessions: true,
+            connections: false,
             restarts: None,
             backoff: Some(Duration::from_millis(10)),
             descriptors: Some(Descriptors::default()),

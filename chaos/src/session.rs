@@ -70,22 +70,19 @@ impl Program {
     }
 
     /// Runs it with an open input until the task ends; returns when the program or the way does.
-    pub(crate) async fn held(&self, gate: &Gate) -> Result<(), String> {
+    pub(crate) async fn held(&self, gate: &Gate) -> Tried {
         let (open, receiver) = mpsc::channel(1);
         let start = self.start(&fresh_id(), true);
-        open.send(start).await.map_err(|_| "nobody reads")?;
-        let input = ReceiverStream::new(receiver);
-        let response = gate
-            .client()
-            .session(input)
-            .await
-            .map_err(|status| status.message().to_owned())?;
-        let tried = read(response.into_inner()).await;
-        drop(open);
-        match tried {
-            Tried::Ended { said, .. } => Err(said),
-            Tried::Cut(why) => Err(why),
+        if open.send(start).await.is_err() {
+            return Tried::Cut("nobody reads".to_owned());
         }
+        let input = ReceiverStream::new(receiver);
+        let tried = match gate.client().session(input).await {
+            Ok(response) => read(response.into_inner()).await,
+            Err(status) => refused(&Unanswered::from(&status), false),
+        };
+        drop(open);
+        tried
     }
 
     /// Starts it and reads nothing of what it writes, until the task ends.

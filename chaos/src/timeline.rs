@@ -58,6 +58,8 @@ pub(crate) enum Fact {
     Session(Session),
     /// A supervision tree as it was told.
     Tree(Tree),
+    /// A connection that was held from inside was closed, by nobody inside.
+    Cut,
     /// Something of a sandbox that comes and goes.
     Life(Life),
     /// What our own server and the audit have counted, from the start.

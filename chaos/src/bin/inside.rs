@@ -70,7 +70,7 @@ fn dial(host: &str, port: &str) -> io::Result<TcpStream> {
     Err(last)
 }
 
-/// Holds so many connections until the input ends, and says how many it got.
+/// Holds so many connections until the input ends, and says how many it got. Ends at once when one of them is closed.
 fn hold(host: &str, port: &str, count: &str) -> io::Result<()> {
     let count: u64 = number(count)?;
     let wanted = Arc::new(AtomicU64::new(count));
@@ -97,13 +97,37 @@ fn hold(host: &str, port: &str, count: &str) -> io::Result<()> {
                     }
                 }
             }
-            loop {
-                thread::park();
-            }
+            watch(&mut mine)
         })?;
     }
     io::copy(&mut io::stdin(), &mut io::sink())?;
     writeln!(io::stdout(), "{}", held.load(Ordering::Relaxed))
+}
+
+/// Nobody sends anything, so that whatever is read is an end.
+fn watch(streams: &mut [TcpStream]) -> ! {
+    for stream in &*streams {
+        let _looked_at_less_often = stream.set_read_timeout(Some(LOOK));
+    }
+    loop {
+        for stream in &mut *streams {
+            let still = match stream.read(&mut [0]) {
+                Ok(count) => count > 0,
+                Err(error) => matches!(
+                    error.kind(),
+                    io::ErrorKind::WouldBlock
+                        | io::ErrorKind::TimedOut
+                        | io::ErrorKind::Interrupted
+                ),
+            };
+            if !still {
+                std::process::exit(CUT);
+            }
+        }
+        if streams.is_empty() {
+            thread::park();
+        }
+    }
 }
 
 /// Connects again and again until the input ends.
@@ -133,5 +157,9 @@ fn number<T: std::str::FromStr>(text: &str) -> io::Result<T> {
 
 const PATIENCE: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(50);
+/// Between two looks at a connection that is held.
+const LOOK: Duration = Duration::from_millis(500);
+/// The status of one whose connection was closed by somebody else.
+const CUT: i32 = 3;
 const MOST_THREADS: u64 = 64;
 const STACK: usize = 64 * 1024;

@@ -165,6 +165,7 @@ fn told(timeline: &Timeline, seen: usize) -> String {
             }
             Fact::Noted(note) => Some(note.clone()),
             Fact::Stage(stage) => Some(format!("{stage:?}")),
+            Fact::Cut => Some("a held connection was closed".to_owned()),
             Fact::Left(what) => Some(format!("left behind: {what}")),
             Fact::Probed(_)
             | Fact::Session(_)

@@ -98,6 +98,7 @@ fn events(report: &Report) -> String {
                 | Outcome::Unknown(_)
                 | Outcome::Refused(_) => continue,
             },
+            Fact::Cut => ("failed", "a held connection was closed".to_owned()),
             Fact::Left(what) => ("failed", format!("left behind: {what}")),
             Fact::Noted(note) => ("", note.clone()),
             Fact::Stage(stage) => ("", format!("{stage:?}")),
