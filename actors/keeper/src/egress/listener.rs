@@ -232,9 +232,10 @@ impl Backoff {
 
 /// Connections accepted before others get a turn.
 const BATCH: usize = 64;
-/// The shortest and the longest pause after a want of resources.
+/// The shortest and the longest pause after a want of resources. Ready is to be back within a second after the want: the last pause and
+/// a canary are part of that.
 const LEAST: Duration = Duration::from_millis(10);
-const MOST: Duration = Duration::from_secs(1);
+const MOST: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests;

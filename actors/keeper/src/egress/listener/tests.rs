@@ -29,7 +29,7 @@ fn errors_of_accept_are_told_apart() {
 }
 
 #[test]
-fn the_pause_doubles_up_to_a_second_and_never_falls_below_the_least() {
+fn the_pause_doubles_up_to_the_most_and_never_falls_below_the_least() {
     let mut backoff = Backoff {
         dice: Seed::new(3).dice(),
         ceiling: LEAST,
