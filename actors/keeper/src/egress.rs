@@ -16,6 +16,7 @@
 
 pub mod actor;
 pub mod attempt;
+mod bell;
 pub mod book;
 pub mod budget;
 pub mod counters;

@@ -13,6 +13,7 @@ pub(crate) use connection::Arrival;
 pub use connection::Cookies;
 
 use super::attempt::{Failure, Fate, Judge, Report, Serial};
+use super::bell::Bell;
 use super::book::{Book, Command, Counts, Dial, Event, Hands, Waiting};
 use super::budget::{Budget, Permit};
 use super::counters::{Counters, bump};
@@ -432,9 +433,9 @@ impl Desk {
         }
     }
 
-    /// Ready when there may be something for the lane to send.
-    pub(super) async fn errand(&self) {
-        self.errands.told().await;
+    /// Has `bell` rung whenever something is left for the lane to send.
+    pub(super) fn ring(&self, bell: Arc<Bell>) {
+        self.errands.ring(bell);
     }
 
     /// The oldest answer that was left for the lane.

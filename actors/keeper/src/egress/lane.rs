@@ -5,118 +5,100 @@
 //! its answers, nothing more is read.
 //!
 //! For the same reason the lane has a thread of its own ([`apart`]): among the relays of a shared runtime an attempt waits for its turn, which
-//! measured as 250 µs for a connect instead of 90.
+//! measured as 250 µs for a connect instead of 90. It waits in `poll(2)`, for two descriptors: a runtime of its own would be three more.
 
 use super::attempt::Caller;
+use super::bell::Bell;
 use super::book::{Attempted, Event};
 use super::counters::bump;
 use super::desk::{Answer, Desk};
-use holdfast_kernel::ready::Ready;
+use holdfast_clock::Clock;
 use holdfast_kernel::{Called, Error, Result};
 use holdfast_policy::Identity;
 use holdfast_wire::v1::{self, from_broker::Kind, from_keeper};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use prost::Message;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
-use tokio::runtime::Builder;
 use tokio::sync::oneshot;
-use tokio::time::MissedTickBehavior;
-
-/// The keeper's end of the decision lane.
-pub struct Lane {
-    /// A stream only by its type: each read and each write is one packet.
-    socket: Ready<Arc<UnixStream>>,
-    clerk: Clerk,
-}
 
 /// Hears what the broker counted.
 pub type Races = Arc<dyn Fn(v1::Races) + Send + Sync>;
 
-impl Lane {
-    /// Takes a connected `SOCK_SEQPACKET` socket. Must be called within a tokio runtime.
-    pub fn new(socket: Arc<UnixStream>, desk: Arc<Desk>, races: Races) -> Result<Lane> {
-        socket.set_nonblocking(true).called("fcntl")?;
-        let packet = vec![0; PACKET].into_boxed_slice();
-        let clerk = Clerk {
-            desk,
-            races,
-            outbox: VecDeque::new(),
-            packet,
-            reply: Vec::new(),
-        };
-        Ok(Lane {
-            socket: Ready::new(socket)?,
-            clerk,
-        })
-    }
-
-    /// Serves until the broker closes its end.
-    pub async fn serve(self) -> Result<()> {
-        let Lane { socket, mut clerk } = self;
-        let desk = Arc::clone(&clerk.desk);
-        let mut tick = tokio::time::interval(TICK);
-        tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            let blocked = !clerk.flush(socket.inner())?;
-            tokio::select! {
-                biased;
-                ready = socket.writable(), if blocked => {
-                    let mut ready = ready?;
-                    if !clerk.flush(ready.inner())? {
-                        ready.clear();
-                    }
-                }
-                ready = socket.readable(), if !blocked => {
-                    let mut ready = ready?;
-                    match clerk.drain(ready.inner())? {
-                        Drained::Empty => ready.clear(),
-                        Drained::More => {}
-                        Drained::Closed => return Ok(()),
-                    }
-                }
-                () = desk.errand() => {}
-                _ = tick.tick() => desk.pass(),
-            }
-        }
-    }
-}
-
-/// Serves a lane on a thread of its own until the broker closes it. Dropped, it ends the thread.
+/// Serves the keeper's end of the decision lane, a connected `SOCK_SEQPACKET` socket, on a thread of its own until the broker closes it.
+/// Dropped, it ends the thread.
 pub async fn apart(socket: Arc<UnixStream>, desk: Arc<Desk>, races: Races) -> Result<()> {
-    let (stop, stopped) = oneshot::channel::<()>();
+    socket.set_nonblocking(true).called("fcntl")?;
+    let bell = Arc::new(Bell::new()?);
+    desk.ring(Arc::clone(&bell));
+    let clerk = Clerk {
+        desk,
+        races,
+        outbox: VecDeque::new(),
+        packet: vec![0; PACKET].into_boxed_slice(),
+        reply: Vec::new(),
+    };
+    let _until_dropped = Leash(Arc::clone(&bell));
     let (tell, told) = oneshot::channel();
     let work = move || {
-        let served = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .called("epoll_create1")
-            .and_then(|own| own.block_on(serve_until(socket, desk, races, stopped)));
-        // Nobody wants to know any more.
-        drop(tell.send(served));
+        // Nobody may want to know any more.
+        drop(tell.send(serve(&socket, clerk, &bell)));
     };
     let thread = thread::Builder::new().name("lane".to_owned());
     thread.stack_size(STACK).spawn(work).called("clone3")?;
     let served = told.await;
-    drop(stop);
     served.unwrap_or_else(|_| Err(Error::new("lane thread, which panicked", 0)))
 }
 
-async fn serve_until(
-    socket: Arc<UnixStream>,
-    desk: Arc<Desk>,
-    races: Races,
-    stopped: oneshot::Receiver<()>,
-) -> Result<()> {
-    let lane = Lane::new(socket, desk, races)?;
-    tokio::select! {
-        served = lane.serve() => served,
-        _ = stopped => Ok(()),
+/// Ends the thread that it belongs to.
+struct Leash(Arc<Bell>);
+
+impl Drop for Leash {
+    fn drop(&mut self) {
+        self.0.ring_out();
+    }
+}
+
+fn serve(socket: &UnixStream, mut clerk: Clerk, bell: &Bell) -> Result<()> {
+    let clock = Clock::system();
+    let mut tick = clock.now() + TICK;
+    loop {
+        let blocked = !clerk.flush(socket)?;
+        let wanted = if blocked {
+            PollFlags::POLLOUT
+        } else {
+            PollFlags::POLLIN
+        };
+        let mut all = [
+            PollFd::new(socket.as_fd(), wanted),
+            PollFd::new(bell.as_fd(), PollFlags::POLLIN),
+        ];
+        // Whole milliseconds, and never less than is left.
+        let patience = tick - clock.now() + Duration::from_millis(1);
+        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::ZERO);
+        match poll(&mut all, patience) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(fault) => return Err(fault).called("poll"),
+        }
+        let [ready, rung] = all.map(|one| one.any().unwrap_or(true));
+        if rung && !bell.hush() {
+            return Ok(());
+        }
+        if clock.now() >= tick {
+            clerk.desk.pass();
+            tick = clock.now() + TICK;
+        }
+        if ready && !blocked && !clerk.read(socket)? {
+            return Ok(());
+        }
     }
 }
 
@@ -129,34 +111,18 @@ struct Clerk {
     reply: Vec<u8>,
 }
 
-enum Drained {
-    Empty,
-    More,
-    Closed,
-}
-
 impl Clerk {
-    /// Reads what is there, up to a batch: errands and time must get in.
-    fn drain(&mut self, socket: &UnixStream) -> Result<Drained> {
-        for _ in 0..BATCH {
-            let read = { socket }.read(&mut self.packet);
-            match read {
-                Ok(0) => return Ok(Drained::Closed),
-                Ok(length) => self.hear(length),
-                Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {
-                    return Ok(Drained::Empty);
-                }
-                Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
-                Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => {
-                    return Ok(Drained::Closed);
-                }
-                Err(fault) => return Err(fault).called("read of the decision lane"),
-            }
-            if !self.flush(socket)? {
-                return Ok(Drained::More);
-            }
+    /// Reads a packet if there is one. False: the broker has closed its end.
+    fn read(&mut self, socket: &UnixStream) -> Result<bool> {
+        match { socket }.read(&mut self.packet) {
+            Ok(0) => return Ok(false),
+            Ok(length) => self.hear(length),
+            Err(fault) if fault.kind() == io::ErrorKind::WouldBlock => {}
+            Err(fault) if fault.kind() == io::ErrorKind::Interrupted => {}
+            Err(fault) if fault.kind() == io::ErrorKind::ConnectionReset => return Ok(false),
+            Err(fault) => return Err(fault).called("read of the decision lane"),
         }
-        Ok(Drained::More)
+        Ok(true)
     }
 
     fn hear(&mut self, length: usize) {
@@ -287,8 +253,6 @@ fn encode(answer: Answer, reply: &mut Vec<u8>) {
 pub const PACKET: usize = 64 << 10;
 /// The lane's thread calls nothing that is deep.
 const STACK: usize = 512 << 10;
-/// Packets read before errands and time get in.
-const BATCH: usize = 64;
 /// How often attempts whose connection did not come are looked for.
 const TICK: Duration = Duration::from_secs(1);
 

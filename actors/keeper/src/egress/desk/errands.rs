@@ -1,16 +1,21 @@
 //! Answers that did not arise in the lane itself, for the lane to send: it may be restarting.
 
 use super::Answer;
+use crate::egress::bell::Bell;
 use crate::egress::book::PENDING;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
-use tokio::sync::Notify;
+use std::sync::Arc;
 
 /// In the order in which they were left.
 #[derive(Default)]
-pub(super) struct Errands {
-    queue: Mutex<VecDeque<Answer>>,
-    told: Notify,
+pub(super) struct Errands(Mutex<Waiting>);
+
+#[derive(Default)]
+struct Waiting {
+    queue: VecDeque<Answer>,
+    /// Of the lane that serves now, if one does.
+    bell: Option<Arc<Bell>>,
 }
 
 impl Errands {
@@ -19,20 +24,23 @@ impl Errands {
         if answers.is_empty() {
             return;
         }
-        let mut queue = self.queue.lock();
-        queue.extend(answers);
-        queue.truncate(PENDING);
-        drop(queue);
-        self.told.notify_one();
+        let mut waiting = self.0.lock();
+        waiting.queue.extend(answers);
+        waiting.queue.truncate(PENDING);
+        let bell = waiting.bell.clone();
+        drop(waiting);
+        if let Some(bell) = bell {
+            bell.ring();
+        }
     }
 
-    /// Ready when there may be something to send.
-    pub(super) async fn told(&self) {
-        self.told.notified().await;
+    /// From now on `bell` is rung when something is left. What was left before is found without.
+    pub(super) fn ring(&self, bell: Arc<Bell>) {
+        self.0.lock().bell = Some(bell);
     }
 
     /// The oldest.
     pub(super) fn next(&self) -> Option<Answer> {
-        self.queue.lock().pop_front()
+        self.0.lock().queue.pop_front()
     }
 }
