@@ -17,13 +17,20 @@ use parking_lot::Mutex;
 use crate::sessions::Sessions;
 use crate::silence::Silence;
 
-/// When the keeper was heard last.
+/// When the keeper was heard last, and what came of it. Outlives whoever looks after it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Heard(Arc<Mutex<Option<Moment>>>);
+pub(crate) struct Heard(Arc<Mutex<Signs>>);
+
+#[derive(Debug, Default)]
+struct Signs {
+    last: Option<Moment>,
+    workload: Workload,
+}
 
 /// How the workload stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Workload {
+    #[default]
     Running,
     Frozen,
 }
@@ -31,12 +38,22 @@ enum Workload {
 impl Heard {
     /// The keeper has been heard.
     pub(crate) fn note(&self, now: Moment) {
-        *self.0.lock() = Some(now);
+        self.0.lock().last = Some(now);
     }
 
     /// When that was; `None` before the first time.
     pub(crate) fn last(&self) -> Option<Moment> {
-        *self.0.lock()
+        self.0.lock().last
+    }
+
+    /// What the workload changes to, if it does.
+    fn change(&self, silent: bool) -> Option<Workload> {
+        self.0.lock().workload.step(silent)
+    }
+
+    /// It has changed to that.
+    fn changed(&self, workload: Workload) {
+        self.0.lock().workload = workload;
     }
 }
 
@@ -57,15 +74,15 @@ pub(crate) async fn freeze(
     sessions: Arc<Sessions>,
     clock: Clock,
 ) -> Result<(), Fault> {
-    let (mut workload, mut silence) = (Workload::Running, Silence::new(TICK + TICK / 4));
+    let mut silence = Silence::new(TICK + TICK / 4);
     let mut ticks = tokio::time::interval(TICK);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
         let silent = is_silent(&mut silence, heard.last(), clock.now());
-        if let Some(next) = workload.step(silent) {
+        if let Some(next) = heard.change(silent) {
             sessions.hold(next == Workload::Frozen).await?;
-            workload = next;
+            heard.changed(next);
         }
     }
 }
@@ -100,6 +117,15 @@ mod tests {
         assert!(look(Some(60), 66));
         assert!(!look(Some(67), 67), "it is heard again");
         assert!(!look(Some(67), 167), "it was us who stood still");
+    }
+
+    #[test]
+    fn whoever_looks_after_it_anew_knows_that_it_is_frozen() {
+        let heard = Heard::default();
+        let frozen = heard.change(true).expect("silence freezes it");
+        heard.changed(frozen);
+
+        assert_eq!(heard.clone().change(false), Some(Workload::Running));
     }
 
     #[test]
