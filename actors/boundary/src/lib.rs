@@ -21,6 +21,7 @@ mod reading;
 mod serve;
 mod service;
 mod sessions;
+mod settle;
 mod silence;
 mod stock;
 mod tree;
@@ -41,6 +42,8 @@ use holdfast_wire::v1::{self, Handoff};
 use nix::sched::CloneFlags;
 use nix::sys::signal::Signal;
 use prost::Message;
+
+pub use settle::settle;
 
 use fence::{Broken, Fence};
 

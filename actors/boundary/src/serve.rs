@@ -24,6 +24,7 @@ use crate::link::{self, Link};
 use crate::pulse::{self, Pulse};
 use crate::reading;
 use crate::sessions::{Begun, Sessions, Unlaunched};
+use crate::settle::settle;
 use crate::tree;
 
 /// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
@@ -34,7 +35,10 @@ pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
     let served = runtime
         .called("start the runtime")
         .map_err(Fault::from)
-        .and_then(|runtime| runtime.block_on(serve(built, Arc::new(keeper))));
+        .and_then(|runtime| {
+            runtime.spawn(settle());
+            runtime.block_on(serve(built, Arc::new(keeper)))
+        });
     match served {
         Ok(()) => 0,
         Err(fault) => {

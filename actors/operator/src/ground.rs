@@ -2,14 +2,12 @@
 //! sandbox that lasts.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use holdfast_boundary::Boundary;
 use holdfast_boundary::fence::{self, Broken, Fence, Host, Unplanned};
 use holdfast_keeper::Unbuilt;
 use holdfast_keeper::link::Approach;
 use holdfast_kernel::handoff::Socket;
-use holdfast_kernel::memory;
 use holdfast_policy::{OnLinkLoss, Policy};
 
 use crate::failure::{Failure, Kind};
@@ -75,17 +73,6 @@ pub(crate) fn approach(
     };
     Ok((boundary, approach))
 }
-
-/// Keeps a keeper small: what only its start has called is let go once that is over. A short `run` ends before.
-pub(crate) async fn settle() {
-    tokio::time::sleep(SETTLED).await;
-    if let Err(error) = memory::release_code() {
-        tracing::debug!(%error, "let go of the code of the start");
-    }
-}
-
-/// When a keeper has started, with some time to spare.
-const SETTLED: Duration = Duration::from_secs(1);
 
 /// Why there is no sandbox.
 pub(crate) fn unbuilt(unbuilt: &Unbuilt) -> Failure {

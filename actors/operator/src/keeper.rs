@@ -118,7 +118,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         .enable_all()
         .build()
         .map_err(internal("start the runtime"))?;
-    runtime.spawn(ground::settle());
+    runtime.spawn(boundary::settle());
     let process = Arc::clone(&approach.pidfd);
     let code = runtime.block_on(serve(&sandbox, approach, audit.clone()));
     audit.close(FLUSH);

@@ -10,7 +10,6 @@ use holdfast_observability::{Journal, Level};
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
-use crate::ground;
 use crate::session::foreground::{self, Ends};
 use crate::session::terminal::Raw;
 use request::Request;
@@ -53,7 +52,7 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
         .map_err(|error| internal("start the runtime", error))?;
     let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
     let raw = request.terminal.and_then(|_| Raw::enter(Some(&journal)));
-    runtime.spawn(ground::settle());
+    runtime.spawn(holdfast_boundary::settle());
     let code = runtime.block_on(attended(&request, approach, ends, raw));
     // With the boundary everything inside ends; then nothing is left to be recorded.
     drop(boundary);
