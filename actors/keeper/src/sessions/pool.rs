@@ -1,5 +1,5 @@
-//! Connections to the boundary that are ready for the next session: one of its own for each, none dialled while a client
-//! waits.
+//! Connections to the boundary: one of its own for each session, and one that is ready for the next, so that sessions one
+//! after the other wait for no dial.
 
 use std::sync::Arc;
 
@@ -55,5 +55,5 @@ impl Pool {
     }
 }
 
-/// How many connections wait for sessions. Each is a descriptor here and one in the boundary.
-const MOST_IDLE: usize = 2;
+/// How many connections wait for sessions. Each is a descriptor here and one in the boundary, for ever.
+const MOST_IDLE: usize = 1;
