@@ -1,7 +1,10 @@
 //! Why a request is not granted: a code and a sentence for people, a reason for programs.
 
 use std::collections::HashMap;
+use std::error::Error;
+use std::io;
 
+use holdfast_kernel::descriptors::{self, Short};
 use holdfast_policy::Invalid;
 use holdfast_wire::name::Misnamed;
 use holdfast_wire::problem;
@@ -45,6 +48,8 @@ pub(crate) enum Refused {
     NotReady { name: String, message: String },
     #[error("reach the keeper of {name}: {why}")]
     KeeperLost { name: String, why: String },
+    #[error("reach the keeper of {name}: {short}")]
+    Exhausted { name: String, short: Short },
     #[error(
         "find revision {revision} of the policy of {name}: there is none, or it is too old to be kept"
     )]
@@ -78,6 +83,7 @@ impl Refused {
             Self::StillRunning(_) => (Code::FailedPrecondition, "StillRunning"),
             Self::NotReady { .. } => (Code::Unavailable, "NotReady"),
             Self::KeeperLost { .. } => (Code::Unavailable, "KeeperLost"),
+            Self::Exhausted { .. } => (Code::ResourceExhausted, "DescriptorPressure"),
             Self::NoSuchRevision { .. } => (Code::NotFound, "NoSuchRevision"),
             Self::NoSuchDecision(_) => (Code::NotFound, "NoSuchDecision"),
             Self::Deleting(_) => (Code::FailedPrecondition, "Deleting"),
@@ -91,7 +97,10 @@ impl Refused {
     /// How long to wait before trying again; 0 when that is of no use.
     fn retry_after_ms(&self) -> u64 {
         match self {
-            Self::NotReady { .. } | Self::KeeperLost { .. } | Self::Busy(_) => SOON_MS,
+            Self::NotReady { .. }
+            | Self::KeeperLost { .. }
+            | Self::Exhausted { .. }
+            | Self::Busy(_) => SOON_MS,
             Self::Registry { .. } => LATER_MS,
             Self::NoSuchSandbox(_)
             | Self::NameTaken(_)
@@ -118,6 +127,16 @@ impl From<Refused> for Status {
             let problems = serde_json::to_string(&invalid.problems).unwrap_or_default();
             details.insert("problems".to_owned(), problems);
         }
+        if let Refused::Exhausted { short, .. } = &refused {
+            let told = [
+                ("process", "gateway".to_owned()),
+                ("class", "session".to_owned()),
+                ("needed", short.needed.to_string()),
+                ("free", short.free.to_string()),
+                ("limit", short.limit.to_string()),
+            ];
+            details.extend(told.map(|(key, value)| (key.to_owned(), value)));
+        }
         let told = Problem {
             reason: reason.to_owned(),
             details,
@@ -127,5 +146,82 @@ impl From<Refused> for Status {
     }
 }
 
+impl Refused {
+    /// Why the keeper of `name` was not reached: `error` says it, or that this process has no descriptor for the way.
+    pub(crate) fn unreached(name: &str, why: String, error: &(dyn Error + 'static)) -> Self {
+        let name = name.to_owned();
+        if !is_starved(error) {
+            return Self::KeeperLost { name, why };
+        }
+        let (limit, used) = descriptors::observe().map_or((0, 0), |seen| (seen.limit, seen.used));
+        let free = limit.saturating_sub(used);
+        let needed = 1;
+        let short = Short {
+            needed,
+            free,
+            limit,
+        };
+        Self::Exhausted { name, short }
+    }
+}
+
+/// Whether a want of descriptors, of this process or of the host, is what is behind `error`.
+fn is_starved(error: &(dyn Error + 'static)) -> bool {
+    let mut next = Some(error);
+    while let Some(error) = next {
+        let known = error.downcast_ref::<io::Error>();
+        if let Some(libc::EMFILE | libc::ENFILE) = known.and_then(io::Error::raw_os_error) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
+}
+
 const SOON_MS: u64 = 500;
 const LATER_MS: u64 = 5_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tonic::transport::Endpoint;
+    use tower::service_fn;
+
+    /// The error of a keeper that is not reached because of `errno`.
+    async fn unreached(errno: i32) -> tonic::transport::Error {
+        let connector = service_fn(move |_| async move {
+            Err::<hyper_util::rt::TokioIo<tokio::net::UnixStream>, _>(io::Error::from_raw_os_error(
+                errno,
+            ))
+        });
+        let endpoint = Endpoint::from_static("http://keeper");
+        let reached = endpoint.connect_with_connector(connector).await;
+        reached.expect_err("there is none")
+    }
+
+    #[tokio::test]
+    async fn a_gateway_without_descriptors_blames_itself_and_not_the_keeper() {
+        for (errno, expected) in [
+            (libc::EMFILE, Code::ResourceExhausted),
+            (libc::ENFILE, Code::ResourceExhausted),
+            (libc::ECONNREFUSED, Code::Unavailable),
+        ] {
+            let error = unreached(errno).await;
+
+            let status = Status::from(Refused::unreached("qa", error.to_string(), &error));
+
+            assert_eq!(status.code(), expected, "{errno}");
+            let problem = problem::of(&status).expect("a reason for programs");
+            let told = |key: &str| problem.details.get(key).map(String::as_str);
+            if expected == Code::ResourceExhausted {
+                assert_eq!(problem.reason, "DescriptorPressure");
+                assert_eq!(
+                    (told("process"), told("needed")),
+                    (Some("gateway"), Some("1"))
+                );
+                assert!(told("free").is_some() && told("limit").is_some());
+                assert!(problem.retry_after_ms > 0);
+            }
+        }
+    }
+}

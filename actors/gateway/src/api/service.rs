@@ -449,11 +449,7 @@ fn relayed(entry: &Entry, status: Status) -> Status {
     if is_own(&status) || status.code() == Code::Unimplemented {
         return status;
     }
-    Refused::KeeperLost {
-        name: entry.name.clone(),
-        why: status.message().to_owned(),
-    }
-    .into()
+    Refused::unreached(&entry.name, status.message().to_owned(), &status).into()
 }
 
 /// Between TERM and KILL.

@@ -50,7 +50,7 @@ pub(super) async fn pass(
     let dialled = timeout(PATIENCE, dial::dial(&entry.socket)).await;
     let channel = dialled
         .map_err(|_| lost("it does not answer".to_owned()))?
-        .map_err(|error| lost(error.to_string()))?;
+        .map_err(|error| Refused::unreached(&entry.name, error.to_string(), &error))?;
     let mut progress = Progress::new(&entry.name, &first);
     let (reads, read) = oneshot::channel::<Infallible>();
     let mut passed = Request::new(inputs_of(first, inputs, read));
