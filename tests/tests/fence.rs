@@ -362,3 +362,60 @@ fn a_fork_storm_meets_its_limit_and_the_sandbox_stays_usable() {
         );
     }
 }
+
+/// What a program leaves in a directory that it shares with the host is never a program of the caller's for everybody.
+#[test]
+fn no_set_id_file_is_left_on_the_host() {
+    if skip::program("python3").is_none() {
+        return;
+    }
+    for area in everyone() {
+        let program = area.work().join("try.py");
+        area.file(
+            &program,
+            "import ctypes, os, stat\n\
+             libc = ctypes.CDLL(None, use_errno=True)\n\
+             def tried(name, how):\n\
+             \x20   try:\n\
+             \x20       made = how()\n\
+             \x20       print(name, 'done' if made is None or made >= 0 else ctypes.get_errno())\n\
+             \x20   except OSError as error:\n\
+             \x20       print(name, error.errno)\n\
+             fd = os.open('f', os.O_CREAT | os.O_WRONLY, 0o755)\n\
+             tried('plain', lambda: os.chmod('f', 0o755))\n\
+             for mode in (0o4755, 0o2755):\n\
+             \x20   tried('chmod', lambda: os.chmod('f', mode))\n\
+             \x20   tried('fchmod', lambda: os.fchmod(fd, mode))\n\
+             \x20   tried('fchmodat', lambda: libc.syscall(268, -100, b'f', mode))\n\
+             \x20   tried('fchmodat2', lambda: libc.syscall(452, -100, b'f', mode, 0))\n\
+             \x20   tried('open', lambda: libc.syscall(2, b'o', os.O_CREAT | os.O_WRONLY, mode))\n\
+             \x20   tried('openat', lambda: os.open('a', os.O_CREAT | os.O_WRONLY, mode))\n\
+             \x20   tried('tmpfile', lambda: os.open('.', os.O_TMPFILE | os.O_WRONLY, mode))\n\
+             \x20   tried('creat', lambda: libc.syscall(85, b'c', mode))\n\
+             \x20   tried('mknod', lambda: os.mknod('m', stat.S_IFREG | mode))\n\
+             \x20   tried('mknodat', lambda: libc.syscall(259, -100, b'n', stat.S_IFREG | mode, 0))\n\
+             how = (ctypes.c_uint64 * 3)(os.O_CREAT | os.O_WRONLY, 0o4755, 0)\n\
+             tried('openat2', lambda: libc.syscall(437, -100, b'p', how, 24))\n",
+        );
+        let done = Run::new(&area, &Policy::offline())
+            .command(["python3", "try.py"])
+            .finish();
+
+        let text = done.text();
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(lines.len(), 22, "{done}");
+        assert_eq!(
+            (lines[0], lines[21]),
+            ("plain done", "openat2 38"),
+            "{done}"
+        );
+        for line in &lines[1..21] {
+            assert!(line.ends_with(" 1"), "{line}");
+        }
+        for entry in std::fs::read_dir(area.work()).expect("listed") {
+            let entry = entry.expect("an entry");
+            let mode = entry.metadata().expect("looked at").permissions().mode();
+            assert_eq!(mode & 0o6000, 0, "{}", entry.path().display());
+        }
+    }
+}

@@ -84,6 +84,10 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
 fn keep(directory: &Path) -> Result<u8, Failure> {
     execute::close_all_but(&[0, 1, 2])
         .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
+    // The workload has the caller's limit; what serves it may need more, and may not inherit that a gateway was short.
+    let limit = descriptors::raise()
+        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?
+        .limit;
     let sandbox = Sandbox::read(directory)?;
     Identity::of(std::process::id())
         .and_then(|own| own.write(&sandbox.place.join(KEEPER_PID)))
@@ -120,7 +124,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         .map_err(internal("start the runtime"))?;
     runtime.spawn(boundary::settle());
     let process = Arc::clone(&approach.pidfd);
-    let code = runtime.block_on(serve(&sandbox, approach, audit.clone()));
+    let code = runtime.block_on(serve(&sandbox, approach, audit.clone(), limit));
     audit.close(FLUSH);
     if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
         // Nothing of it may be left; with the boundary everything inside ends.
@@ -175,16 +179,18 @@ fn older_log(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-async fn serve(sandbox: &Sandbox, approach: Approach, audit: Audit) -> Result<u8, Failure> {
+async fn serve(
+    sandbox: &Sandbox,
+    approach: Approach,
+    audit: Audit,
+    limit: u64,
+) -> Result<u8, Failure> {
     let token = sandbox.token().map_err(internal("read the spec again"))?;
-    // The workload has the caller's limit; what serves it may need more.
-    let descriptors = descriptors::raise()
-        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
     let arguments = holdfast_keeper::Arguments {
         sandbox: sandbox.name.clone(),
         policy: Arc::new(sandbox.policy.clone()),
         audit,
-        descriptors: descriptors.limit,
+        descriptors: limit,
         tenure: Some(Tenure {
             epoch: sandbox.epoch,
             token,
