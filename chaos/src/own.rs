@@ -214,7 +214,7 @@ impl Own {
         }
     }
 
-    fn has_ended(&self) -> bool {
+    pub(crate) fn has_ended(&self) -> bool {
         let mut gateway = self.gateway.lock();
         gateway
             .as_mut()

@@ -163,7 +163,7 @@ async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Re
         nofile: order.scenario.nofile,
     };
     let own = Arc::new(Own::start(birth, home)?);
-    let _reaping = reaping(&own);
+    let manager = reaping(&own);
     let grounds = Grounds {
         order,
         gate: Gate::new(&own.socket()),
@@ -206,6 +206,7 @@ async fn on_own_ground(order: &Order, plan: &[Planned], journal: &Journal) -> Re
         arrived: total.arrived,
         allowed: total.allowed,
     });
+    drop(manager);
     for what in grounds.own.end(&ids).await {
         journal.tell(Fact::Left(what));
     }
@@ -392,13 +393,23 @@ async fn besiege(
     journal.show(Shown::default());
 }
 
-/// Reaps for our gateway as an init would, as long as there is one.
+/// Reaps for our gateway as an init would, and starts it again as a service manager would, as long as there is one.
 fn reaping(own: &Arc<Own>) -> JoinSet<()> {
     let own = Arc::downgrade(own);
     let mut set = JoinSet::new();
     set.spawn(async move {
+        // Of a gateway that ended by itself; a fault that killed it has it started again sooner.
+        let mut dead_for = Duration::ZERO;
         while let Some(own) = own.upgrade() {
             own.reap();
+            dead_for = if own.has_ended() {
+                dead_for + REAP
+            } else {
+                Duration::ZERO
+            };
+            if dead_for > MANAGED {
+                own.start_again();
+            }
             drop(own);
             sleep(REAP).await;
         }
@@ -414,4 +425,6 @@ const WRITTEN: Duration = Duration::from_secs(1);
 const ANSWER: Duration = Duration::from_secs(1);
 const AGAIN: Duration = Duration::from_millis(200);
 const TRIES: usize = 300;
+/// How long a gateway that gave up stays dead.
+const MANAGED: Duration = Duration::from_secs(2);
 const REAP: Duration = Duration::from_millis(50);
