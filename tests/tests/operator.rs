@@ -7,7 +7,7 @@ use holdfast_tests::{Finished, Host, Run, everyone};
 use nix::sys::signal::Signal;
 use serde_json::Value;
 use std::fs;
-use std::io::{Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
 use std::process::Stdio;
 use std::time::Duration;
@@ -632,6 +632,52 @@ fn whoever_interrupts_a_creation_leaves_nothing() {
                 _ => panic!("{finished}"),
             }
         }
+    }
+}
+
+/// CONTRACT: a closed pipe ends the program silently, also while there is nothing to write.
+#[test]
+fn whoever_watches_for_nobody_ends() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        for line in ["status qa --watch -o json", "logs qa -f"] {
+            let mut command = host.say(line).describe();
+            let running = command
+                .stdin(Stdio::null())
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped());
+            let mut running = running.spawn().expect("starts");
+            let mut reader = BufReader::new(running.stdout.take().expect("piped"));
+            reader.read_line(&mut String::new()).expect("a first line");
+            drop(reader);
+            let mut ended = None;
+            until("it ends", LONG, || {
+                ended = running.try_wait().expect("asked");
+                ended.is_some()
+            });
+            let mut said = String::new();
+            let mut errors = running.stderr.take().expect("piped");
+            errors.read_to_string(&mut said).expect("read");
+            assert_eq!(said, "", "{line}: {ended:?}");
+        }
+    }
+}
+
+/// Whoever waits for a sandbox has a gateway started when the one that told it dies.
+#[test]
+fn one_who_waits_outlives_the_gateway() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let waiting = host.say("wait qa --for stopped --timeout 60s").start();
+        let first = host.gateway().expect("it runs");
+        host.end_gateway(Signal::SIGKILL);
+        until("another gateway serves", LONG, || {
+            host.gateway().is_some_and(|pid| pid != first)
+        });
+        host.done("stop qa");
+        assert_eq!(waiting.finish().code(), Some(0));
     }
 }
 

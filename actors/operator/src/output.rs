@@ -1,9 +1,13 @@
 //! Results, on stdout and nowhere else.
 
 use std::io::{self, Write as _};
+use std::os::fd::AsFd as _;
+use std::time::Duration;
 
 use clap::ValueEnum;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
+use tokio::time::sleep;
 
 use crate::failure::{Failure, Kind};
 
@@ -24,6 +28,35 @@ pub(crate) fn text(result: &str) -> Result<(), Failure> {
         .and_then(|()| out.flush())
         .map_err(|error| Failure::output(&error))
 }
+
+/// What `next` brings, as long as somebody reads the results: a pipe whose reader has left would only be noticed by the
+/// next result, which may never come.
+pub(crate) async fn while_read<T>(next: impl Future<Output = T>) -> Result<T, Failure> {
+    tokio::select! {
+        biased;
+        next = next => Ok(next),
+        () = unread() => Err(Failure::output(&io::ErrorKind::BrokenPipe.into())),
+    }
+}
+
+/// Waits until nobody reads stdout any more. Never for anything but a pipe or a socket.
+async fn unread() {
+    let out = io::stdout();
+    loop {
+        let mut looked = [PollFd::new(out.as_fd(), PollFlags::empty())];
+        if poll(&mut looked, PollTimeout::ZERO) == Ok(1)
+            && looked[0]
+                .revents()
+                .is_some_and(|seen| seen.contains(PollFlags::POLLERR))
+        {
+            return;
+        }
+        sleep(LOOK).await;
+    }
+}
+
+/// How soon it is noticed that a reader has left.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Prints a result as one JSON document on one line.
 pub(crate) fn document(result: &impl Serialize) -> Result<(), Failure> {

@@ -58,7 +58,7 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
         // From here on it exists: whoever interrupts us before it has a name wants it gone again.
         let work = async {
             if waits {
-                ready(&mut client, &name, quiet).await?;
+                ready((&mut client, config), &name, quiet).await?;
             }
             Ok(())
         };
@@ -111,12 +111,16 @@ fn left(name: &str, signal: i32, why: &str) -> Failure {
 }
 
 /// Waits until it is ready, or its program has ended well before that.
-async fn ready(client: &mut Client, name: &str, quiet: bool) -> Result<(), Failure> {
+async fn ready(
+    (client, config): (&mut Client, &Config),
+    name: &str,
+    quiet: bool,
+) -> Result<(), Failure> {
     let mut last = None;
     let mut progress = Progress::new(quiet);
     let mut watching = client.clone();
     let waited = tokio::select! {
-        waited = wait::reached(client, name, (Goal::Ready, standing), &mut last) => waited,
+        waited = wait::reached((client, config), name, (Goal::Ready, standing), &mut last) => waited,
         never = progress.show(&mut watching, name) => never,
     };
     progress.clear();

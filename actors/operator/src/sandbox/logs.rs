@@ -26,7 +26,10 @@ pub(crate) fn logs(arguments: &Logs, config: &Config) -> Result<ExitCode, Failur
     let outcome = client::with(config, async |mut client| {
         let opened = client.logs(request(arguments, now_ms())).await;
         let mut lines = opened.map_err(|status| refused(&status))?.into_inner();
-        while let Some(line) = lines.message().await.map_err(|status| refused(&status))? {
+        while let Some(line) = output::while_read(lines.message())
+            .await?
+            .map_err(|status| refused(&status))?
+        {
             match format {
                 Format::Json => output::document(&document(&line))?,
                 Format::Text if shown => print(&text(&escaped(line), named))?,

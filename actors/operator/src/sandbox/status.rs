@@ -59,7 +59,10 @@ async fn watch(
     let opened = client.watch(request(name)).await;
     let mut changes = opened.map_err(|status| refused(&status))?.into_inner();
     let redraws = io::stdout().is_terminal();
-    while let Some(status) = changes.message().await.map_err(|status| refused(&status))? {
+    while let Some(status) = output::while_read(changes.message())
+        .await?
+        .map_err(|status| refused(&status))?
+    {
         match format {
             Format::Json => output::document(&document::status(&status))?,
             Format::Text if redraws => {

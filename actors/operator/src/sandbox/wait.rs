@@ -3,7 +3,7 @@
 //! ```text
 //! Watching ──goal──> 0            ──cannot get there──> 125
 //!    │  ▲     ──timeout──> 124
-//!    └──┘ the gateway went away: asked again until the timeout
+//!    └──┘ the gateway went away: another is reached, or started where it is ours to start, within ten seconds
 //! ```
 
 use std::process::ExitCode;
@@ -26,7 +26,7 @@ pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failur
         let mut last = None;
         let judge = |status: &v1::Status| judge(status, arguments.goal);
         let waiting = reached(
-            &mut client,
+            (&mut client, config),
             &arguments.name,
             (arguments.goal, judge),
             &mut last,
@@ -40,17 +40,26 @@ pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failur
 
 /// Waits until it stands at the goal. An error: it never will. `last` is the status that was seen last.
 pub(super) async fn reached(
-    client: &mut Client,
+    (client, config): (&mut Client, &Config),
     name: &str,
     goal: (Goal, impl Fn(&v1::Status) -> Standing + Copy),
     last: &mut Option<v1::Status>,
 ) -> Result<(), Failure> {
+    let mut tries = 0;
     loop {
         match watched(client, name, goal, last).await {
             Ok(()) => return Ok(()),
             Err(Lost::For(failure)) => return Err(failure),
-            // A gateway that is started again is soon back; whoever waits has time.
-            Err(Lost::Gateway) => sleep(AGAIN).await,
+            Err(Lost::Gateway) => {}
+        }
+        sleep(AGAIN).await;
+        match client::reach(config).await {
+            Ok(another) => {
+                *client = another;
+                tries = 0;
+            }
+            Err(_) if tries < MOST_TRIES => tries += 1,
+            Err(failure) => return Err(failure),
         }
     }
 }
@@ -157,6 +166,9 @@ fn word(goal: Goal) -> &'static str {
 
 /// Between two attempts to find the gateway again.
 const AGAIN: Duration = Duration::from_millis(200);
+
+/// A gateway that a service manager starts again is back within so many of them.
+const MOST_TRIES: u32 = 50;
 
 #[cfg(test)]
 mod tests {
