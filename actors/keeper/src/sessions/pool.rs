@@ -14,7 +14,14 @@ use crate::pressure::{Class, Exhausted, FOR_A_SESSION, Ledger, admit};
 pub(crate) struct Pool {
     dialler: Dialler,
     ledger: Arc<Ledger>,
-    idle: Mutex<Vec<Client>>,
+    shelf: Mutex<Shelf>,
+}
+
+#[derive(Debug, Default)]
+struct Shelf {
+    idle: Vec<Client>,
+    /// How many were given back so far.
+    given: u64,
 }
 
 /// Why there is none.
@@ -31,13 +38,13 @@ impl Pool {
         Self {
             dialler,
             ledger,
-            idle: Mutex::default(),
+            shelf: Mutex::default(),
         }
     }
 
     /// A connection that nobody uses.
     pub(crate) async fn take(&self) -> Result<Client, Untaken> {
-        let idle = self.idle.lock().pop();
+        let idle = self.shelf.lock().idle.pop();
         if let Some(client) = idle {
             return Ok(client);
         }
@@ -48,12 +55,18 @@ impl Pool {
 
     /// Gives one back that nobody uses any more.
     pub(crate) fn put(&self, client: Client) {
-        let mut idle = self.idle.lock();
-        if idle.len() < MOST_IDLE {
-            idle.push(client);
+        let mut kept = self.shelf.lock();
+        kept.given += 1;
+        // Every so often one is not kept, so that none serves for ever.
+        if kept.idle.len() < MOST_IDLE && !kept.given.is_multiple_of(WORN) {
+            kept.idle.push(client);
         }
     }
 }
 
 /// How many connections wait for sessions. Each is a descriptor here and one in the boundary, for ever.
 const MOST_IDLE: usize = 1;
+
+/// How many sessions a connection carries one after the other, at most. HTTP/2 counts streams that were cut short over the
+/// life of a connection, and ends it, with whatever it carries just then, when they have become too many.
+const WORN: u64 = 128;
