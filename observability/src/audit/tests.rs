@@ -366,10 +366,10 @@ fn whether_records_can_be_written_is_known_without_another_verdict() {
     // Once with something that is only missing, once with something that is owed.
     for round in [1, 2] {
         let slot = audit.reserve().expect("there is room");
-        disk(Path::new("/dev/full"));
         if round == 2 {
             audit.owe(slot.place(), || record(2)).expect("noted");
         }
+        disk(Path::new("/dev/full"));
         assert_eq!(slot.record(record(round)), Err(Unwritten));
         assert!(!audit.writes());
         disk(&path);
