@@ -124,6 +124,9 @@ impl Place {
     }
 }
 
+/// The bits that nobody may set inside; they are left off, as they are on the way out.
+const SET_ID: u32 = 0o6000;
+
 /// A directory that is finished at the end: its mode and time.
 type Directory = (PathBuf, u32, SystemTime);
 
@@ -134,7 +137,7 @@ fn put(
     directories: &mut Vec<Directory>,
 ) -> io::Result<()> {
     let header = entry.header();
-    let (kind, mode) = (header.entry_type(), header.mode()? & 0o7777);
+    let (kind, mode) = (header.entry_type(), header.mode()? & !SET_ID & 0o7777);
     let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(header.mtime()?);
     let there = fs::symlink_metadata(target).ok();
     if kind == EntryType::Directory {
@@ -159,6 +162,7 @@ fn put(
         return fs::hard_link(source, target);
     }
     entry.set_preserve_permissions(true);
+    entry.set_mask(SET_ID);
     entry.set_preserve_mtime(true);
     entry.unpack(target).map(drop)
 }
@@ -214,6 +218,33 @@ mod tests {
         run(&base.join("new"), &renamed[..]).expect_err("up and renamed");
 
         assert!(!directory.path().join("evil").exists());
+    }
+
+    #[test]
+    fn set_id_bits_are_left_off() {
+        let mut builder = tar::Builder::new(Vec::new());
+        for (name, kind, mode) in [
+            ("tree", EntryType::Directory, 0o2775),
+            ("tree/file", EntryType::Regular, 0o6755),
+        ] {
+            let mut header = tar::Header::new_gnu();
+            header.set_entry_type(kind);
+            header.set_mode(mode);
+            header.set_mtime(7);
+            header.set_size(0);
+            header.set_path(name).expect("a short name");
+            header.set_cksum();
+            builder.append(&header, io::empty()).expect("appended");
+        }
+        let directory = tempfile::tempdir().expect("a directory");
+
+        run(directory.path(), &builder.into_inner().expect("whole")[..]).expect("unpacked");
+
+        let mode = |name: &str| {
+            let known = fs::metadata(directory.path().join(name)).expect("there");
+            known.permissions().mode() & 0o7777
+        };
+        assert_eq!((mode("tree"), mode("tree/file")), (0o775, 0o755));
     }
 
     #[test]
