@@ -27,6 +27,12 @@ pub(crate) fn filter(clone3: bool) -> Filter {
     for (number, _, _, when) in SOMETIMES {
         filter.on(number, Answer::Ask, when);
     }
+    for (number, _, mode, when) in MODES {
+        for set_id in [SET_UID, SET_GID] {
+            let when: Vec<When> = when.into_iter().chain([bit(mode, set_id)]).collect();
+            filter.on(number, Answer::Ask, &when);
+        }
+    }
     if !clone3 {
         filter.on(libc::SYS_clone3, Answer::Refuse(38), &[]);
     }
@@ -46,8 +52,12 @@ pub(crate) fn refusal(call: &Call) -> Option<Refusal> {
     let sometimes = SOMETIMES
         .iter()
         .map(|(number, name, errno, _)| (*number, *name, *errno));
+    let modes = MODES
+        .iter()
+        .map(|(number, name, _, _)| (*number, *name, libc::EPERM));
     let found = always
         .chain(sometimes)
+        .chain(modes)
         .find(|(number, _, _)| *number == call.number);
     let (_, name, errno) = found.unwrap_or((call.number, "unknown", libc::EPERM));
     let errno = if call.number == libc::SYS_socket {
@@ -123,7 +133,7 @@ const ALWAYS: [(c_long, &str, i32); 24] = [
 ];
 
 /// Refused with certain arguments only. Inside, process 1 is the launcher: nobody may limit, slow or trace it.
-const SOMETIMES: [(c_long, &str, i32, &[When]); 43] = [
+const SOMETIMES: [(c_long, &str, i32, &[When]); 21] = [
     (
         libc::SYS_unshare,
         "unshare",
@@ -264,90 +274,23 @@ const SOMETIMES: [(c_long, &str, i32, &[When]); 43] = [
             differs(2, ICMP6),
         ],
     ),
-    // Inside, set-id bits mean nothing. Outside, in a directory that the program shares with the host, they would make its
-    // file a program of the caller's, or of root, for everybody.
-    (libc::SYS_chmod, "chmod", libc::EPERM, &[bit(1, SET_UID)]),
-    (libc::SYS_chmod, "chmod", libc::EPERM, &[bit(1, SET_GID)]),
-    (libc::SYS_fchmod, "fchmod", libc::EPERM, &[bit(1, SET_UID)]),
-    (libc::SYS_fchmod, "fchmod", libc::EPERM, &[bit(1, SET_GID)]),
-    (
-        libc::SYS_fchmodat,
-        "fchmodat",
-        libc::EPERM,
-        &[bit(2, SET_UID)],
-    ),
-    (
-        libc::SYS_fchmodat,
-        "fchmodat",
-        libc::EPERM,
-        &[bit(2, SET_GID)],
-    ),
-    (libc::SYS_creat, "creat", libc::EPERM, &[bit(1, SET_UID)]),
-    (libc::SYS_creat, "creat", libc::EPERM, &[bit(1, SET_GID)]),
-    (libc::SYS_mknod, "mknod", libc::EPERM, &[bit(1, SET_UID)]),
-    (libc::SYS_mknod, "mknod", libc::EPERM, &[bit(1, SET_GID)]),
-    (
-        libc::SYS_mknodat,
-        "mknodat",
-        libc::EPERM,
-        &[bit(2, SET_UID)],
-    ),
-    (
-        libc::SYS_mknodat,
-        "mknodat",
-        libc::EPERM,
-        &[bit(2, SET_GID)],
-    ),
-    (SYS_FCHMODAT2, "fchmodat2", libc::EPERM, &[bit(2, SET_UID)]),
-    (SYS_FCHMODAT2, "fchmodat2", libc::EPERM, &[bit(2, SET_GID)]),
-    (
-        libc::SYS_open,
-        "open",
-        libc::EPERM,
-        &[bit(1, CREATE), bit(2, SET_UID)],
-    ),
-    (
-        libc::SYS_open,
-        "open",
-        libc::EPERM,
-        &[bit(1, CREATE), bit(2, SET_GID)],
-    ),
-    (
-        libc::SYS_open,
-        "open",
-        libc::EPERM,
-        &[bit(1, TEMPORARY), bit(2, SET_UID)],
-    ),
-    (
-        libc::SYS_open,
-        "open",
-        libc::EPERM,
-        &[bit(1, TEMPORARY), bit(2, SET_GID)],
-    ),
-    (
-        libc::SYS_openat,
-        "openat",
-        libc::EPERM,
-        &[bit(2, CREATE), bit(3, SET_UID)],
-    ),
-    (
-        libc::SYS_openat,
-        "openat",
-        libc::EPERM,
-        &[bit(2, CREATE), bit(3, SET_GID)],
-    ),
-    (
-        libc::SYS_openat,
-        "openat",
-        libc::EPERM,
-        &[bit(2, TEMPORARY), bit(3, SET_UID)],
-    ),
-    (
-        libc::SYS_openat,
-        "openat",
-        libc::EPERM,
-        &[bit(2, TEMPORARY), bit(3, SET_GID)],
-    ),
+];
+
+/// Where a file gets its mode: number, name, which argument the mode is, and when that counts. Inside, set-id bits mean
+/// nothing. Outside, in a directory that the program shares with the host, they would make its file a program of the
+/// caller's, or of root, for everybody.
+const MODES: [(c_long, &str, u8, Option<When>); 11] = [
+    (libc::SYS_chmod, "chmod", 1, None),
+    (libc::SYS_fchmod, "fchmod", 1, None),
+    (libc::SYS_fchmodat, "fchmodat", 2, None),
+    (SYS_FCHMODAT2, "fchmodat2", 2, None),
+    (libc::SYS_creat, "creat", 1, None),
+    (libc::SYS_mknod, "mknod", 1, None),
+    (libc::SYS_mknodat, "mknodat", 2, None),
+    (libc::SYS_open, "open", 2, Some(bit(1, CREATE))),
+    (libc::SYS_open, "open", 2, Some(bit(1, TEMPORARY))),
+    (libc::SYS_openat, "openat", 3, Some(bit(2, CREATE))),
+    (libc::SYS_openat, "openat", 3, Some(bit(2, TEMPORARY))),
 ];
 
 const fn equal(argument: u8, value: u32) -> When {
