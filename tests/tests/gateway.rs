@@ -2,7 +2,7 @@
 
 use holdfast_tests::artefacts::holdfast;
 use holdfast_tests::daemon::{Gateway, refused, request, said};
-use holdfast_tests::{Area, Caller, everyone};
+use holdfast_tests::{Area, Caller, Run, everyone};
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
@@ -16,6 +16,7 @@ use tonic_reflection::pb::v1::ServerReflectionRequest;
 use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
 use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
 use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+use tonic_reflection::pb::v1alpha;
 
 fn reason(status: &tonic::Status) -> String {
     problem::of(status)
@@ -212,6 +213,16 @@ fn reflection_names_the_services_and_health_answers() {
                 .into_iter()
                 .map(|service| service.name)
                 .collect();
+            let ask = v1alpha::ServerReflectionRequest {
+                host: String::new(),
+                message_request: Some(
+                    v1alpha::server_reflection_request::MessageRequest::ListServices(String::new()),
+                ),
+            };
+            let mut before =
+                v1alpha::server_reflection_client::ServerReflectionClient::new(channel.clone());
+            let asked = before.server_reflection_info(tokio_stream::once(ask)).await;
+            asked.expect("answered as it was before version 1, too");
             let mut health = HealthClient::new(channel);
             let mut check = async |service: &str| {
                 let request = HealthCheckRequest {
@@ -347,6 +358,30 @@ fn tcp_is_served_with_mutual_tls_only() {
                 "served with a stranger's certificate"
             );
         });
+        let list = |authority: &str, (certificate, key): (String, String)| {
+            let at = |name: &str, text: String| area.file(&area.work().join(name), text.as_bytes());
+            Run::plain(&area, ["list"])
+                .environment("HOLDFAST_GATEWAY", format!("tcp:{address}"))
+                .environment("HOLDFAST_TLS_CA", at("trusted.pem", authority.to_owned()))
+                .environment("HOLDFAST_TLS_CERT", at("client.pem", certificate))
+                .environment("HOLDFAST_TLS_KEY", at("client.key", key))
+                .finish()
+        };
+        let listed = list(&authority.pem, authority.sign("client"));
+        assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
+        let stranger = Signer::new();
+        for (trusted, identity) in [
+            (&stranger.pem, authority.sign("client")),
+            (&authority.pem, stranger.sign("client")),
+        ] {
+            let refused = list(trusted, identity);
+            assert_eq!(refused.code(), Some(125), "{}", refused.stderr);
+            assert!(
+                refused.stderr.contains("HOLDFAST_TLS_CA has to name"),
+                "{}",
+                refused.stderr
+            );
+        }
         assert_eq!(gateway.stop(), Some(0));
     }
 }

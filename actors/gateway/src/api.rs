@@ -87,11 +87,15 @@ async fn serve(
     let health = health::Service {
         directory: service.host.directory.clone(),
     };
-    let reflection = tonic_reflection::server::Builder::configure()
-        .register_encoded_file_descriptor_set(holdfast_wire::DESCRIPTORS)
-        .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-        .build_v1()
-        .map_err(|error| Fault::bug(format!("describe the services: {error}")))?;
+    let described = || {
+        tonic_reflection::server::Builder::configure()
+            .register_encoded_file_descriptor_set(holdfast_wire::DESCRIPTORS)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+    };
+    let undescribed = |error| Fault::bug(format!("describe the services: {error}"));
+    let reflection = described().build_v1().map_err(undescribed)?;
+    // What many clients still ask for.
+    let reflection_before = described().build_v1alpha().map_err(undescribed)?;
     // Keepers are on this host, and known by their process: they come by the socket only.
     let uplink = tls.is_none().then(|| {
         UplinkServer::new(uplink::Service::new(service.host.directory.clone()))
@@ -114,6 +118,7 @@ async fn serve(
         .add_optional_service(uplink)
         .add_service(HealthServer::new(health))
         .add_service(reflection)
+        .add_service(reflection_before)
         .serve_with_incoming_shutdown(door.connections(), async move {
             // An owner who is gone wants the same.
             let _ = closing.wait_for(|closing| *closing).await;

@@ -177,7 +177,14 @@ fn unreachable(address: &Address, why: &str) -> Failure {
         "cannot reach gateway at {address}: {why}; start it with {}",
         address.command()
     );
-    Failure::new(Kind::Unreachable, message)
+    let failure = Failure::new(Kind::Unreachable, message);
+    match address {
+        Address::Unix { .. } => failure,
+        // A gateway that does not take our certificate only hangs up.
+        Address::Tcp(_) => failure.hint(
+            "if it runs: HOLDFAST_TLS_CA has to name the authority of its certificate, and its --tls-client-ca that of HOLDFAST_TLS_CERT",
+        ),
+    }
 }
 
 /// What an error says at its root, where the news is.
@@ -191,9 +198,13 @@ fn deepest(error: &(dyn std::error::Error + 'static)) -> String {
         .map_or_else(|| deepest.to_string(), plain)
 }
 
-/// What an error of the system says, in lower case and without its number.
+/// What an error of the system says, begun in lower case and without its number.
 fn plain(error: &io::Error) -> String {
-    unnumbered(&error.to_string()).to_lowercase()
+    let mut text = unnumbered(&error.to_string());
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_lowercase();
+    }
+    text
 }
 
 fn internal(what: &str, error: &io::Error) -> Failure {
