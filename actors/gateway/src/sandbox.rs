@@ -401,12 +401,15 @@ impl State {
         let tell = standing::differs(&before, &status);
         if before.phase != status.phase || before.reason != status.reason {
             let phase = words::phase(status.phase());
+            let said = match status.message.as_str() {
+                "" => "every condition holds",
+                message => message,
+            };
             tracing::info!(
                 sandbox = status.name,
                 phase,
                 reason = status.reason,
-                "{}",
-                status.message
+                "{said}"
             );
         }
         posted.send_if_modified(|posted| {

@@ -139,6 +139,13 @@ impl Known<'_> {
         if !alive.boundary {
             status.pids.remove("boundary");
             status.descriptors.remove("boundary");
+            // Whatever ran inside died with it.
+            if let Some(sessions) = &mut status.sessions {
+                sessions.running = 0;
+            }
+            if let Some(egress) = &mut status.egress {
+                egress.open = 0;
+            }
         }
         if let Some(link) = &mut status.link {
             link.connected = false;
@@ -365,6 +372,27 @@ mod tests {
                 .iter()
                 .all(|known| known.status() == v1::Truth::Unknown)
         );
+    }
+
+    #[test]
+    fn nothing_runs_in_a_sandbox_whose_boundary_died() {
+        let mut life = Life::new(Restart::Never, Seed::new(1), Moment::ORIGIN);
+        life.stage = Stage::Failed {
+            why: Why::new("BoundaryLost", "the boundary died"),
+        };
+        let last = v1::Status {
+            sessions: Some(v1::SessionCounts {
+                running: 3,
+                total: 9,
+                failed: 1,
+            }),
+            ..ready()
+        };
+
+        let told = known(&life, Some(&last), |status| status);
+
+        let sessions = told.sessions.expect("counted");
+        assert_eq!((sessions.running, sessions.total), (0, 9));
     }
 
     /// SV-01: what nobody can reach is not Ready, whatever its keeper says.

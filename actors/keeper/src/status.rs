@@ -224,7 +224,12 @@ impl State {
             ..
         } = self.health.report();
         if is_news(&mut self.logged, (*phase, *reason)) {
-            tracing::info!(?phase, reason, message, "health");
+            let said = if message.is_empty() {
+                "every condition holds"
+            } else {
+                message
+            };
+            tracing::info!(?phase, reason, "{said}");
         }
     }
 

@@ -141,7 +141,7 @@ impl Health {
 
     fn find_proof(&self, kind: Kind, now: Moment) -> Finding {
         let Some(proof) = &self.proofs[kind as usize] else {
-            return unknown("CanaryStale", "no canary has come so far yet", now);
+            return unknown("CanaryStale", "no canary has come through yet", now);
         };
         if let Some((reason, why)) = &proof.failed {
             return failing(reason, why.clone(), proof.ended);
@@ -156,7 +156,7 @@ impl Health {
             return unknown("DescriptorPressure", what, proof.ended);
         }
         if now.since(proof.ended) > CANARY_AGE {
-            let what = "no canary has come so far for too long; see the log of the keeper";
+            let what = "no canary has come through for too long; see the log of the keeper";
             return unknown("CanaryStale", what, proof.ended);
         }
         holding("CanaryPassed", proof.ended)
