@@ -31,6 +31,7 @@ pub mod seed;
 pub mod servers;
 pub mod skip;
 pub mod stat;
+pub mod status;
 pub mod terminal;
 pub mod victim;
 pub mod visit;

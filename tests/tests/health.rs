@@ -3,6 +3,7 @@
 use holdfast_tests::keeping::{Client, Keeping, code, exec, run, shell, start};
 use holdfast_tests::limit;
 use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::status::{Watch, condition};
 use holdfast_tests::wait::now;
 use holdfast_tests::{Policy, everyone, leaks};
 use holdfast_wire::v1::{self, ConditionType, Phase};
@@ -11,7 +12,6 @@ use nix::unistd::Pid;
 use std::fs;
 use std::future::Future;
 use std::time::Duration;
-use tonic::Streaming;
 
 /// Runs one test's future on a runtime of its own.
 fn wait<T>(future: impl Future<Output = T>) -> T {
@@ -24,42 +24,6 @@ fn wait<T>(future: impl Future<Output = T>) -> T {
 
 fn offline() -> String {
     Policy::offline().text()
-}
-
-/// The statuses of a sandbox, as they change.
-struct Watch(Streaming<v1::Status>);
-
-impl Watch {
-    async fn new(client: &mut Client) -> Self {
-        let watch = client.watch(v1::Nothing {}).await.expect("watched");
-        Self(watch.into_inner())
-    }
-
-    /// Waits for a status that is as wanted, and answers how long that took.
-    async fn until(
-        &mut self,
-        limit: Duration,
-        wanted: impl Fn(&v1::Status) -> bool,
-    ) -> (v1::Status, Duration) {
-        let (began, mut last) = (now(), None);
-        let found = async {
-            loop {
-                let status = self.0.message().await.expect("a status").expect("no end");
-                if wanted(&status) {
-                    return status;
-                }
-                last = Some(status);
-            }
-        };
-        let found = tokio::time::timeout(limit, found).await;
-        let found = found.unwrap_or_else(|_| panic!("not within {limit:?}; last: {last:#?}"));
-        (found, now() - began)
-    }
-
-    async fn ready(&mut self, limit: Duration) -> (v1::Status, Duration) {
-        self.until(limit, |status| status.phase() == Phase::Ready)
-            .await
-    }
 }
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -153,8 +117,7 @@ fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
             let exec = condition(&lost, ConditionType::ExecAdmitting);
             assert_eq!(exec.status(), v1::Truth::False);
             tokio::time::sleep(SECOND * 2).await;
-            let still = Watch::new(&mut client).await.0.message().await;
-            let still = still.expect("a status").expect("no end");
+            let still = Watch::new(&mut client).await.next().await;
             assert_eq!(still.reason, "LauncherSilent");
             let link = condition(&still, ConditionType::BoundaryLinked);
             assert_eq!(link.status(), v1::Truth::True);
@@ -186,12 +149,11 @@ fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() 
 
             limit::descriptors(boundary, descriptors(boundary) + 5);
             let refused = run(&mut client, shell("exit 5")).await;
-            let told = Watch::new(&mut client).await.0.message().await;
+            let told = Watch::new(&mut client).await.next().await;
 
             let refused = refused.expect_err("5 are too few");
             let problem = holdfast_wire::problem::of(&refused).expect("a problem");
             assert_eq!(problem.reason, "DescriptorPressure");
-            let told = told.expect("a status").expect("no end");
             assert_eq!(
                 (told.phase(), told.reason.as_str()),
                 (Phase::Degraded, "DescriptorPressure")
@@ -415,11 +377,6 @@ async fn proved_since(sandbox: &Keeping<'_>, since: i64, kind: ConditionType) ->
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-fn condition(status: &v1::Status, kind: ConditionType) -> &v1::Condition {
-    let found = status.conditions.iter().find(|one| one.r#type() == kind);
-    found.expect("every condition is told")
 }
 
 /// The only child of a process.

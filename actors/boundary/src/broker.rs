@@ -261,14 +261,18 @@ impl Broker {
 
     /// An allowed connect fails, because nobody can listen where it leads; it leaves a record.
     fn unheard(&self, port: u16, unopened: &Unopened, errno: i32, attempt: v1::Attempt) {
+        let mut waiting = self.waiting();
         match unopened {
             Unopened::TooMany => {}
             Unopened::Refused(error) => {
                 tracing::warn!(port, %error, "listen on demand");
                 self.arguments.counts.faults.fetch_add(1, Ordering::Relaxed);
+                waiting.unheard(ports::unheard_on(port, error.errno()));
             }
         }
-        self.waiting().refused(v1::Refused {
+        // What was dialled for it waits for a connection that does not come.
+        waiting.forget(attempt.id);
+        waiting.refused(v1::Refused {
             syscall: "connect".to_owned(),
             detail: format!("connect(port {port}): {unopened}"),
             errno,

@@ -23,6 +23,7 @@ use holdfast_wire::v1::handoff::Kind;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
+use crate::broker::Ports;
 use crate::guest::{Guest, Wish, admit, wish};
 use crate::hold::Hold;
 use crate::holder::Origin;
@@ -38,6 +39,7 @@ pub(crate) struct Link;
 #[derive(Clone)]
 pub(crate) struct Arguments {
     pub(crate) hold: Arc<Hold>,
+    pub(crate) ports: Arc<Ports>,
     pub(crate) on_link_loss: OnLinkLoss,
     /// `None`: the boundary ends with its first keeper.
     pub(crate) lasts: Option<Arc<Lasts>>,
@@ -51,9 +53,15 @@ impl Actor for Link {
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
         let Arguments {
             hold,
+            ports,
             on_link_loss,
             lasts,
         } = arguments;
+        let host = Host {
+            hold: Arc::clone(&hold),
+            ports,
+            lasting: lasts.is_some(),
+        };
         if on_link_loss == OnLinkLoss::Freeze {
             let sessions = Arc::clone(&hold.sessions);
             me.spawn(loss::freeze(
@@ -63,7 +71,7 @@ impl Actor for Link {
             ));
         }
         for guest in hold.guests() {
-            me.spawn(serve(Arc::clone(&hold), guest, lasts.is_some()));
+            me.spawn(host.clone().serve(guest));
         }
         if let Some(lasts) = lasts {
             let clock = me.clock().clone();
@@ -74,7 +82,7 @@ impl Actor for Link {
             me.spawn(async move {
                 loop {
                     if let Some(guest) = take(&hold, &door).await? {
-                        this.spawn(serve(Arc::clone(&hold), guest, true));
+                        this.spawn(host.clone().serve(guest));
                     }
                 }
             });
@@ -119,42 +127,58 @@ fn refuse<'a>(socket: &Socket, why: &'a str) -> &'a str {
     why
 }
 
-/// Serves one keeper until it is gone or cut. A boundary that is not lasting ends with its keeper, and one that nobody has attached to
-/// with the keeper that forked it.
-async fn serve(hold: Arc<Hold>, guest: Arc<Guest>, lasting: bool) -> Result<(), Fault> {
-    let socket = guest.ready()?;
-    let (dial, connections) = mpsc::channel(MOST_DIALS);
-    let service = Service {
-        hold: Arc::clone(&hold),
-        guest: Arc::clone(&guest),
-    };
-    let server = tonic::transport::Server::builder()
-        .add_service(
-            BoundaryServer::new(service)
-                .max_decoding_message_size(MOST_BYTES)
-                .max_encoding_message_size(MOST_BYTES),
-        )
-        .serve_with_incoming(ReceiverStream::new(connections));
-    let ended = tokio::select! {
-        () = guest.cut.cancelled() => "fenced".to_owned(),
-        () = tarry(&guest) => "it did not attach".to_owned(),
-        received = receive(&hold, &guest, &socket, dial) => told(received),
-        delivered = guest.deliver(&socket) => told(delivered),
-        end = server => told(end.map_err(Fault::from)),
-    };
-    hold.leave(&guest);
-    tracing::info!(
-        keeper = guest.seat.number,
-        "a keeper's connection ends: {ended}"
-    );
-    match guest.seat.origin {
-        Origin::Named => Ok(()),
-        // Without the token that it would have brought, nobody can follow it.
-        Origin::Forked if hold.is_new() => {
-            Err(Fault::last("the first keeper is gone and never attached"))
+/// What every keeper is served with.
+#[derive(Clone)]
+struct Host {
+    hold: Arc<Hold>,
+    ports: Arc<Ports>,
+    lasting: bool,
+}
+
+impl Host {
+    /// Serves one keeper until it is gone or cut. A boundary that is not lasting ends with its keeper, and one that nobody has attached to
+    /// with the keeper that forked it.
+    async fn serve(self, guest: Arc<Guest>) -> Result<(), Fault> {
+        let Self {
+            hold,
+            ports,
+            lasting,
+        } = self;
+        let socket = guest.ready()?;
+        let (dial, connections) = mpsc::channel(MOST_DIALS);
+        let service = Service {
+            hold: Arc::clone(&hold),
+            guest: Arc::clone(&guest),
+            ports,
+        };
+        let server = tonic::transport::Server::builder()
+            .add_service(
+                BoundaryServer::new(service)
+                    .max_decoding_message_size(MOST_BYTES)
+                    .max_encoding_message_size(MOST_BYTES),
+            )
+            .serve_with_incoming(ReceiverStream::new(connections));
+        let ended = tokio::select! {
+            () = guest.cut.cancelled() => "fenced".to_owned(),
+            () = tarry(&guest) => "it did not attach".to_owned(),
+            received = receive(&hold, &guest, &socket, dial) => told(received),
+            delivered = guest.deliver(&socket) => told(delivered),
+            end = server => told(end.map_err(Fault::from)),
+        };
+        hold.leave(&guest);
+        tracing::info!(
+            keeper = guest.seat.number,
+            "a keeper's connection ends: {ended}"
+        );
+        match guest.seat.origin {
+            Origin::Named => Ok(()),
+            // Without the token that it would have brought, nobody can follow it.
+            Origin::Forked if hold.is_new() => {
+                Err(Fault::last("the first keeper is gone and never attached"))
+            }
+            Origin::Forked if lasting => Ok(()),
+            Origin::Forked => Err(Fault::last("the keeper is gone")),
         }
-        Origin::Forked if lasting => Ok(()),
-        Origin::Forked => Err(Fault::last("the keeper is gone")),
     }
 }
 

@@ -113,12 +113,13 @@ async fn start(
         let hold = Arc::clone(&hold);
         move |port| hold.listen(port)
     };
+    let ports = Arc::new(Ports::new(built.ports.iter().copied(), listen));
     tree.bind::<Broker>(
         "boundary/broker",
         broker::Arguments {
             listener: built.listener,
             lanes,
-            ports: Arc::new(Ports::new(built.ports.iter().copied(), listen)),
+            ports: Arc::clone(&ports),
             launcher: built.launcher.pid.as_raw().unsigned_abs(),
             waiting: Arc::new(Mutex::new(Waiting::default())),
             proved: over,
@@ -131,6 +132,7 @@ async fn start(
         "boundary/service",
         link::Arguments {
             hold: Arc::clone(&hold),
+            ports,
             on_link_loss: built.on_link_loss,
             lasts: built.life.lasts(),
         },

@@ -10,6 +10,7 @@ use holdfast_wire::{handshake, problem, v1};
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::admission;
+use crate::broker::Ports;
 use crate::guest::Guest;
 use crate::hold::{Hold, Unheld};
 use crate::holder::Refusal;
@@ -20,6 +21,7 @@ use crate::tree;
 pub(crate) struct Service {
     pub(crate) hold: Arc<Hold>,
     pub(crate) guest: Arc<Guest>,
+    pub(crate) ports: Arc<Ports>,
 }
 
 type Answer<T> = Result<Response<T>, Status>;
@@ -167,6 +169,15 @@ impl Boundary for Service {
         Ok(Response::new(v1::Nothing {}))
     }
 
+    async fn cover(&self, request: Request<v1::CoverRequest>) -> Answer<v1::CoverReply> {
+        self.held()?;
+        let ports = request.into_inner().ports.into_iter();
+        // Ports travel as 32 bits.
+        let ports = ports.filter_map(|port| u16::try_from(port).ok()).collect();
+        let unheard = self.ports.cover(&ports);
+        Ok(Response::new(v1::CoverReply { unheard }))
+    }
+
     async fn strike(&self, request: Request<v1::StrikeRequest>) -> Answer<v1::Nothing> {
         self.held()?;
         let asked = request.into_inner();
@@ -202,6 +213,7 @@ impl Boundary for Service {
             descriptors: self.hold.descriptors(),
             tree: Some(tree::told(&views, &self.hold.clock)),
             launcher_silent_ms: u64::try_from(silent).unwrap_or(u64::MAX),
+            unheard: self.ports.try_again(),
         }))
     }
 }

@@ -20,10 +20,12 @@ use holdfast_observability::{Limiter, exhausted};
 use parking_lot::Mutex;
 
 use crate::arrivals::captured;
+use crate::coverage::Coverage;
 use crate::egress::actor::{Kept, ListenerActor, ListenerArguments};
 use crate::egress::desk::{Cookies, Desk};
-use crate::link::Dialler;
+use crate::link::{Client, Dialler};
 use crate::pressure::Standings;
+use crate::status::Vitals;
 
 /// Gives every captured socket a listener.
 pub(crate) struct Capture;
@@ -31,7 +33,11 @@ pub(crate) struct Capture;
 /// What it is born with. The sockets outlive it and their listeners.
 #[derive(Clone)]
 pub(crate) struct Arguments {
+    pub(crate) control: Client,
     pub(crate) dialler: Dialler,
+    pub(crate) coverage: Arc<Coverage>,
+    /// Nobody's in a sandbox whose policy stays what the fence was built for.
+    pub(crate) vitals: Option<Vitals>,
     pub(crate) captured: Arc<Mutex<Captured>>,
     pub(crate) listeners: Dynamic,
     pub(crate) desk: Arc<Desk>,
@@ -81,6 +87,14 @@ impl Actor for Capture {
     type State = ();
 
     async fn start(me: &Me<Self::Message>, arguments: Arguments) -> Result<(), Fault> {
+        if let Some(vitals) = arguments.vitals.clone() {
+            let (coverage, control) = (Arc::clone(&arguments.coverage), arguments.control.clone());
+            let dice = me.seed().dice();
+            me.spawn(async move {
+                coverage.serve(control, &vitals, dice).await;
+                Ok(())
+            });
+        }
         let this = me.clone();
         me.spawn(async move { arguments.serve(&this).await });
         Ok(())

@@ -22,6 +22,7 @@
 mod conditions;
 mod judge;
 mod parts;
+mod ports;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -31,6 +32,7 @@ use holdfast_wire::v1;
 
 pub use self::conditions::{Condition, Kind, Phase, Report, Truth};
 use self::parts::Part;
+use self::ports::Unheard;
 
 /// What is heard of the sandbox's parts.
 #[derive(Clone, Debug)]
@@ -53,6 +55,10 @@ pub enum Event {
     Descriptors(Moment, Sample),
     /// How the listeners stand.
     Listening(Listening),
+    /// The ports that rules name and nobody can listen on, and why: all of them.
+    Unheard(BTreeMap<u16, i32>),
+    /// The same of ports that somebody asked for under a rule for every port: more of them.
+    Asked(BTreeMap<u16, i32>),
     /// Whether what is allowed can be recorded.
     Recording(bool),
     /// Which policy is wanted and which is in force.
@@ -189,6 +195,7 @@ pub struct Health {
     /// By [`Process`].
     short: [Option<Short>; 2],
     listening: Listening,
+    unheard: Unheard,
     policy: Option<(u64, u64, String)>,
     over: Option<(Phase, &'static str, String)>,
     was_ready: bool,
@@ -229,6 +236,7 @@ impl Health {
             boundary: None,
             short: [None, None],
             listening: Listening::default(),
+            unheard: Unheard::new(now),
             policy: None,
             over: None,
             was_ready: takes_over,
@@ -305,6 +313,11 @@ impl Health {
                 self.relieve(Process::Keeper, sample, counted);
             }
             Event::Listening(listening) => self.listening = listening,
+            Event::Unheard(ports) => return self.hear_unheard(ports, now, now),
+            Event::Asked(more) => {
+                let ports = self.unheard.ports.clone().into_iter().chain(more);
+                return self.hear_unheard(ports.collect(), now, now);
+            }
             Event::Recording(writes) => return self.hear_recording(writes, now),
             Event::Policy {
                 desired,

@@ -122,6 +122,7 @@ impl Lasting {
                 rules: Arc::clone(&works.rules),
                 read: Arc::clone(&assignment.read),
                 desk: Arc::clone(&works.desk),
+                coverage: Arc::clone(&works.coverage),
                 board: board.clone(),
                 vitals: vitals.clone(),
             },

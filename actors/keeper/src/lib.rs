@@ -4,6 +4,7 @@ mod arrivals;
 pub mod board;
 mod canary;
 mod capture;
+mod coverage;
 pub mod egress;
 pub mod health;
 pub mod keeper;

@@ -1,8 +1,9 @@
 //! The policy in force, one revision at a time.
 //!
 //! ```text
-//! Apply ── read, checked ──> compared ── network, resolver ──> in force ──> open connections it denies are closed
-//!    └── wrong: refused           └── the fence: refused, a restart puts it in force
+//! Apply ── read, checked ──> compared ── network, resolver ──> in force ──> open connections it denies are closed,
+//!    └── wrong: refused           │                                         and the ports it names are listened on
+//!                                 └── the fence: refused, a restart puts it in force
 //! ```
 //!
 //! Wholly or not at all: whoever asks the policy meets one revision or the other, and what is refused changes nothing.
@@ -16,6 +17,7 @@ use holdfast_wire::v1;
 use parking_lot::RwLock;
 
 use crate::board::Board;
+use crate::coverage::Coverage;
 use crate::egress::desk::Desk;
 use crate::health::Event;
 use crate::resolver::Admission;
@@ -103,6 +105,7 @@ pub(crate) struct Arguments {
     pub(crate) rules: Arc<Rules>,
     pub(crate) read: Read,
     pub(crate) desk: Arc<Desk>,
+    pub(crate) coverage: Arc<Coverage>,
     pub(crate) board: Board,
     pub(crate) vitals: Vitals,
 }
@@ -126,9 +129,10 @@ impl Actor for Rulebook {
         let read = Arc::clone(&state.read);
         // A document may have thousands of rules.
         let policy = me.offload(move || read(&asked.yaml)).await?;
-        let outcome = policy
-            .map_err(Refused::Invalid)
-            .and_then(|policy| state.put(number, policy));
+        let outcome = match policy {
+            Ok(policy) => state.put(number, policy).await,
+            Err(invalid) => Err(Refused::Invalid(invalid)),
+        };
         match &outcome {
             Ok(policy) => tracing::info!(revision = number, hash = policy.hash, "policy in force"),
             Err(refused) => {
@@ -143,7 +147,7 @@ impl Actor for Rulebook {
 }
 
 impl Arguments {
-    fn put(&self, number: u64, policy: Policy) -> Result<v1::PolicyState, Refused> {
+    async fn put(&self, number: u64, policy: Policy) -> Result<v1::PolicyState, Refused> {
         let present = self.rules.present();
         admit(&self.board.status().name, &present, number, &policy)?;
         let policy = Arc::new(policy);
@@ -152,8 +156,13 @@ impl Arguments {
             number,
             policy: Arc::clone(&policy),
         };
+        let named = policy.captured_ports().named;
         self.desk.revise(policy);
-        Ok(self.tell(number, String::new()))
+        self.coverage.cover(named).await;
+        Ok(v1::PolicyState {
+            warning: self.vitals.unheard(),
+            ..self.tell(number, String::new())
+        })
     }
 
     /// Says on the board, and to the health, what is wanted and what is in force.
@@ -182,6 +191,7 @@ pub(crate) fn state(present: &Revision, desired: u64, error: String) -> v1::Poli
         enforced: present.number,
         hash: present.policy.hash(),
         error,
+        warning: String::new(),
     }
 }
 

@@ -114,6 +114,11 @@ impl Vitals {
         self.0.state.lock().health.admits_canary()
     }
 
+    /// What is wrong with the ports that nobody can listen on; empty if there are none.
+    pub(crate) fn unheard(&self) -> String {
+        self.0.state.lock().health.unheard()
+    }
+
     /// Whether the sandbox is Ready.
     pub fn is_ready(&self) -> bool {
         self.0.state.lock().health.report().phase == Phase::Ready
@@ -264,6 +269,8 @@ impl State {
             | Event::Refused(_)
             | Event::Descriptors(..)
             | Event::Listening(_)
+            | Event::Unheard(_)
+            | Event::Asked(_)
             | Event::Recording(_)
             | Event::Policy { .. }
             | Event::Over { .. }

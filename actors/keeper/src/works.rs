@@ -18,12 +18,15 @@ use tokio::sync::watch;
 use crate::arrivals::{self, Arrivals, Unbuilt, gather};
 use crate::canary::{self, Canary};
 use crate::capture::{self, Capture, Captured};
+use crate::coverage::{Coverage, by_port};
 use crate::egress::actor::{Kept, LaneActor, LaneArguments};
 use crate::egress::budget::Budget;
 use crate::egress::desk::{self, Desk};
+use crate::egress::dial;
+use crate::egress::lane::{Aside, Asides};
 use crate::egress::names::Directory;
 use crate::egress::relay::Means;
-use crate::egress::{self, dial};
+use crate::health::Event;
 use crate::link::{self, Approach, Client, Dialler, Link};
 use crate::pressure::{self, Ledger, Pressure, Standings};
 use crate::resolver::nameserver::{self, Nameserver};
@@ -81,6 +84,8 @@ pub(crate) struct Works {
     pub(crate) standing: v1::Standing,
     pub(crate) rules: Arc<Rules>,
     pub(crate) desk: Arc<Desk>,
+    /// The ports that rules name are listened on.
+    pub(crate) coverage: Arc<Coverage>,
     /// Who may take how many descriptors.
     pub(crate) ledger: Arc<Ledger>,
     pub(crate) seed: Seed,
@@ -130,6 +135,7 @@ impl Works {
             standing: arrivals.standing.clone(),
             rules,
             desk,
+            coverage: Arc::new(Coverage::of(arguments.policy.captured_ports().named)),
             ledger: Arc::default(),
             seed: Seed::fresh(),
             names,
@@ -167,6 +173,7 @@ impl Works {
             control,
             dialler,
             desk,
+            coverage,
             names,
             arrivals,
             lasting,
@@ -178,7 +185,7 @@ impl Works {
         tree.bind::<Link>(
             "keeper/link",
             link::Arguments {
-                control,
+                control: control.clone(),
                 dialler: dialler.clone(),
                 process: process.1,
                 lasting,
@@ -199,14 +206,17 @@ impl Works {
             LaneArguments {
                 source: Arc::new(Kept(Arc::new(arrivals.lane.into()))),
                 desk: Arc::clone(&desk),
-                races: races(vitals.clone()),
+                asides: asides(vitals.clone()),
             },
         );
         let listeners = tree.dynamic("keeper/network/egress");
         tree.bind::<Capture>(
             "keeper/network/capture",
             capture::Arguments {
+                control,
                 dialler,
+                coverage,
+                vitals: vitals.clone(),
                 captured: Arc::new(Mutex::new(Captured::of(arrivals.listeners))),
                 listeners,
                 desk: Arc::clone(&desk),
@@ -321,11 +331,20 @@ fn desk(arguments: &Arguments, names: &Names) -> Desk {
     })
 }
 
-/// Harmless races are counted, and told of once a minute.
-fn races(vitals: Option<Vitals>) -> egress::lane::Races {
+/// Harmless races are counted, and told of once a minute; a port that nobody can listen on is told at once.
+fn asides(vitals: Option<Vitals>) -> Asides {
     let clock = Clock::tokio();
     let (races, start) = (Mutex::new(Races::default()), clock.now());
-    Arc::new(move |counted: v1::Races| {
+    Arc::new(move |aside| {
+        let counted = match aside {
+            Aside::Races(counted) => counted,
+            Aside::Unheard(unheard) => {
+                if let Some(vitals) = &vitals {
+                    vitals.note(Event::Asked(by_port(&[unheard])));
+                }
+                return;
+            }
+        };
         if let Some(vitals) = &vitals {
             vitals.count_races(&counted);
         }

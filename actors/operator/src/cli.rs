@@ -249,7 +249,7 @@ pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
         Command::Policy { command } => match command {
             Policy::Check { files, output } => policy::check(&files, output.output),
             Policy::Get(arguments) => policy::remote::get(&arguments, config),
-            Policy::Set(arguments) => policy::remote::set(&arguments, config),
+            Policy::Set(arguments) => policy::remote::set(&arguments, config, cli.quiet),
             Policy::Diff(arguments) => policy::remote::diff(&arguments, config),
             Policy::Explain(question) => policy::explain(&question, config),
         },

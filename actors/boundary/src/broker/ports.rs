@@ -1,11 +1,23 @@
 //! The ports that are listened on: those that a rule names, and those of wildcard rules as they are asked for.
+//!
+//! ```text
+//!  named by a rule ──┐                ┌── nobody has it ──> open, for good
+//!  asked for ────────┴── listen ──────┤
+//!                            ▲        └── a socket inside has it, no descriptor …  ──> unheard, and told
+//!                            └──────── asked for again, the next beat ────────────────────┘
+//! ```
+//!
+//! A port that is unheard costs the sandbox its Ready, so it is tried again until it is open, or until a revision comes that does not
+//! name it.
 
-use std::collections::BTreeSet;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::SocketAddr;
 
 use holdfast_kernel::listen::DOMAIN;
 use holdfast_kernel::{Error, Result};
+use holdfast_wire::v1;
 use parking_lot::Mutex;
 
 use super::caller;
@@ -21,6 +33,24 @@ struct Open {
     ports: BTreeSet<u16>,
     /// How many of them were asked for.
     on_demand: usize,
+    /// Those that are wanted, and why nobody listens there.
+    unheard: BTreeMap<u16, Missing>,
+}
+
+/// A port that nobody listens on.
+#[derive(Debug)]
+struct Missing {
+    errno: i32,
+    wanted: Wanted,
+}
+
+/// Who wants a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wanted {
+    /// A rule names it.
+    Named,
+    /// Somebody connected to it under a rule for every port.
+    Asked,
 }
 
 /// Why nobody listens on a port.
@@ -46,6 +76,7 @@ impl Ports {
             open: Mutex::new(Open {
                 ports: open.into_iter().collect(),
                 on_demand: 0,
+                unheard: BTreeMap::new(),
             }),
             listen: Box::new(listen),
         }
@@ -59,19 +90,88 @@ impl Ports {
         port != DOMAIN && !own()
     }
 
-    /// Listens on `port` too.
+    /// Listens on `port` too, which somebody asks for.
     pub(super) fn open(&self, port: u16) -> std::result::Result<(), Unopened> {
         let mut open = self.open.lock();
+        let named = open.unheard.get(&port).map(|missing| missing.wanted);
+        self.listen_on(&mut open, port, named.unwrap_or(Wanted::Asked))
+    }
+
+    /// Listens on all of `named` too, which are the ports that rules name now. Answers those that nobody can listen on.
+    pub(crate) fn cover(&self, named: &BTreeSet<u16>) -> Vec<v1::Unheard> {
+        let mut open = self.open.lock();
+        open.unheard.clear();
+        for port in named {
+            // What stands in the way is among the answers.
+            let _ = self.listen_on(&mut open, *port, Wanted::Named);
+        }
+        open.told()
+    }
+
+    /// Tries each port that nobody listens on once more. Answers those that are left.
+    pub(crate) fn try_again(&self) -> Vec<v1::Unheard> {
+        let mut open = self.open.lock();
+        let unheard: Vec<_> = open
+            .unheard
+            .iter()
+            .map(|(port, missing)| (*port, missing.wanted))
+            .collect();
+        for (port, wanted) in unheard {
+            let _ = self.listen_on(&mut open, port, wanted);
+        }
+        open.told()
+    }
+
+    fn listen_on(
+        &self,
+        open: &mut Open,
+        port: u16,
+        wanted: Wanted,
+    ) -> std::result::Result<(), Unopened> {
         if open.ports.contains(&port) {
             return Ok(());
         }
-        if open.on_demand >= MOST_PORTS {
+        if wanted == Wanted::Asked && open.on_demand >= MOST_PORTS {
+            open.unheard.remove(&port);
             return Err(Unopened::TooMany);
         }
-        (self.listen)(port)?;
+        if let Err(error) = (self.listen)(port) {
+            open.miss(port, error.errno(), wanted);
+            return Err(error.into());
+        }
+        open.unheard.remove(&port);
         open.ports.insert(port);
-        open.on_demand += 1;
+        open.on_demand += usize::from(wanted == Wanted::Asked);
         Ok(())
+    }
+}
+
+impl Open {
+    /// Nobody can listen on `port`. Of those that were asked for only so many are remembered: a program may ask for all there are.
+    fn miss(&mut self, port: u16, errno: i32, wanted: Wanted) {
+        let many = self.unheard.len() >= MOST_UNHEARD;
+        match self.unheard.entry(port) {
+            Entry::Occupied(mut known) => known.get_mut().errno = errno,
+            Entry::Vacant(_) if many && wanted == Wanted::Asked => {}
+            Entry::Vacant(fresh) => {
+                fresh.insert(Missing { errno, wanted });
+            }
+        }
+    }
+
+    fn told(&self) -> Vec<v1::Unheard> {
+        let unheard = self.unheard.iter();
+        unheard
+            .map(|(port, missing)| unheard_on(*port, missing.errno))
+            .collect()
+    }
+}
+
+/// Nobody can listen on `port`, for this reason, as the keeper is told it.
+pub(super) fn unheard_on(port: u16, errno: i32) -> v1::Unheard {
+    v1::Unheard {
+        port: port.into(),
+        errno,
     }
 }
 
@@ -83,6 +183,9 @@ impl fmt::Debug for Ports {
 
 /// How many ports are listened on because somebody asked for them. Each is a descriptor here and two in the keeper, for good.
 const MOST_PORTS: usize = 1024;
+
+/// How many ports that nobody can listen on are tried again, besides those that rules name.
+const MOST_UNHEARD: usize = 64;
 
 #[cfg(test)]
 mod tests {
@@ -122,5 +225,44 @@ mod tests {
         }
 
         assert!(ports.open(8).is_ok());
+    }
+
+    #[test]
+    fn a_port_that_is_held_is_told_until_it_is_let_go() {
+        let held = Arc::new(Mutex::new(BTreeSet::from([8443, 9000])));
+        let holding = Arc::clone(&held);
+        let ports = Ports::new([443], move |port| {
+            if holding.lock().contains(&port) {
+                return Err(Error::new("bind", libc::EADDRINUSE));
+            }
+            Ok(())
+        });
+        let told = |unheard: Vec<v1::Unheard>| -> Vec<_> {
+            unheard.iter().map(|one| (one.port, one.errno)).collect()
+        };
+        let taken = |port| (port, libc::EADDRINUSE);
+
+        let named = BTreeSet::from([443, 80, 8443]);
+        assert_eq!(told(ports.cover(&named)), [taken(8443)]);
+        assert!(ports.open(9000).is_err(), "asked for");
+        assert_eq!(told(ports.try_again()), [taken(8443), taken(9000)]);
+        held.lock().remove(&8443);
+        assert_eq!(told(ports.try_again()), [taken(9000)]);
+
+        assert_eq!(told(ports.cover(&named)), [], "another revision");
+        assert_eq!(ports.open.lock().on_demand, 0, "rules name them");
+    }
+
+    #[test]
+    fn a_program_that_asks_for_every_port_it_holds_is_bounded() {
+        let ports = Ports::new([], |_| Err(Error::new("bind", libc::EADDRINUSE)));
+        let named: BTreeSet<u16> = (1..=100).collect();
+        assert_eq!(ports.cover(&named).len(), 100, "rules are not");
+
+        for port in 3000..4000 {
+            assert!(ports.open(port).is_err());
+        }
+
+        assert_eq!(ports.try_again().len(), 100);
     }
 }

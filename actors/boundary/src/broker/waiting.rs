@@ -52,7 +52,8 @@ impl Waiting {
         self.lane = None;
         self.outbox.retain(|told| match told {
             Told::Refused(_) | Told::Races(_) => true,
-            Told::Attempt(_) | Told::Gone(_) => false,
+            // Each beat tells the next one of those.
+            Told::Attempt(_) | Told::Gone(_) | Told::Unheard(_) => false,
         });
     }
 
@@ -80,6 +81,13 @@ impl Waiting {
     /// A call has been refused: that has to be recorded.
     pub(super) fn refused(&mut self, refused: v1::Refused) {
         self.outbox.push_back(Told::Refused(refused));
+    }
+
+    /// Nobody can listen on a port: the keeper hears of it now, and not only with the next beat.
+    pub(super) fn unheard(&mut self, unheard: v1::Unheard) {
+        if self.lane.is_some() {
+            self.outbox.push_back(Told::Unheard(unheard));
+        }
     }
 
     /// So many races have been counted in all.

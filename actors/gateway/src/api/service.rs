@@ -242,6 +242,7 @@ impl Gateway for Service {
             enforced: if serves { present } else { 0 },
             hash: String::new(),
             error,
+            warning: String::new(),
         };
         if !serves {
             return Ok(Response::new(kept(String::new())));

@@ -1,7 +1,7 @@
 //! The lane and the listeners as actors: each is born with where its socket comes from, and fails when the socket does.
 
 use super::desk::{Cookies, Desk};
-use super::lane::{self, Races};
+use super::lane::{self, Asides};
 use super::listener::{self, Listener, Standing};
 use holdfast_actor::{Actor, Fault, Me};
 use std::convert::Infallible;
@@ -37,8 +37,8 @@ pub struct LaneArguments {
     pub source: Arc<dyn Source<UnixStream>>,
     /// Where attempts are kept.
     pub desk: Arc<Desk>,
-    /// Hears what the broker counted.
-    pub races: Races,
+    /// Hears what the broker tells besides.
+    pub asides: Asides,
 }
 
 impl Actor for LaneActor {
@@ -50,11 +50,11 @@ impl Actor for LaneActor {
         let LaneArguments {
             source,
             desk,
-            races,
+            asides,
         } = arguments;
         let socket = source.fetch()?;
         me.spawn(async move {
-            lane::apart(socket, desk, races).await?;
+            lane::apart(socket, desk, asides).await?;
             Err(Fault::failed("broker closed the decision lane"))
         });
         Ok(())

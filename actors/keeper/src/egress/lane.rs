@@ -30,18 +30,27 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// Hears what the broker counted.
-pub type Races = Arc<dyn Fn(v1::Races) + Send + Sync>;
+/// What the broker tells that is no business of an attempt.
+#[derive(Debug)]
+pub enum Aside {
+    /// What it counted.
+    Races(v1::Races),
+    /// A port that somebody asked for and nobody can listen on.
+    Unheard(v1::Unheard),
+}
+
+/// Hears it.
+pub type Asides = Arc<dyn Fn(Aside) + Send + Sync>;
 
 /// Serves the keeper's end of the decision lane, a connected `SOCK_SEQPACKET` socket, on a thread of its own until the broker closes it.
 /// Dropped, it ends the thread.
-pub async fn apart(socket: Arc<UnixStream>, desk: Arc<Desk>, races: Races) -> Result<()> {
+pub async fn apart(socket: Arc<UnixStream>, desk: Arc<Desk>, asides: Asides) -> Result<()> {
     socket.set_nonblocking(true).called("fcntl")?;
     let bell = Arc::new(Bell::new()?);
     desk.ring(Arc::clone(&bell));
     let clerk = Clerk {
         desk,
-        races,
+        asides,
         outbox: VecDeque::new(),
         packet: vec![0; PACKET].into_boxed_slice(),
         reply: Vec::new(),
@@ -105,7 +114,7 @@ fn serve(socket: &UnixStream, mut clerk: Clerk, bell: &Bell) -> Result<()> {
 /// Reads, judges and answers, as long as that is possible without waiting.
 struct Clerk {
     desk: Arc<Desk>,
-    races: Races,
+    asides: Asides,
     outbox: VecDeque<Answer>,
     packet: Box<[u8]>,
     reply: Vec<u8>,
@@ -134,7 +143,8 @@ impl Clerk {
                 self.outbox.extend(left.answers);
             }
             Some(Kind::Refused(refused)) => self.desk.refused(refused),
-            Some(Kind::Races(races)) => (self.races)(races),
+            Some(Kind::Races(races)) => (self.asides)(Aside::Races(races)),
+            Some(Kind::Unheard(unheard)) => (self.asides)(Aside::Unheard(unheard)),
             None => bump(&self.desk.counters.malformed),
         }
     }

@@ -75,6 +75,7 @@ impl Health {
             .filter(|kind| !Kind::WAY.contains(kind));
         self.down.is_empty()
             && self.listening == Listening::default()
+            && self.unheard.ports.is_empty()
             && direct
                 .map(|kind| self.find(kind, now).status)
                 .all(|status| status == Truth::True)
@@ -102,6 +103,9 @@ impl Health {
             Kind::BoundaryLinked => self.find_link(now),
             Kind::ProxyServing if self.listening != Listening::default() => {
                 failing("AcceptBackoff", held_back(self.listening), now)
+            }
+            Kind::ProxyServing if !self.unheard.ports.is_empty() => {
+                failing(self.unheard.reason(), self.unheard.message(), now)
             }
             Kind::BrokerServing
             | Kind::ResolverServing

@@ -5,6 +5,8 @@ use std::time::Duration;
 use holdfast_actor::{Change, Moment, Next, What};
 use holdfast_wire::v1;
 
+use crate::coverage::by_port;
+
 use super::{Health, Kind, Link, Phase, Process, Proof, Sample, Short, Want};
 
 /// A part that does not serve.
@@ -77,6 +79,7 @@ impl Health {
             self.relieve(Process::Boundary, sample, asked);
         }
         let mut restarted = self.hear_launcher(beat.launcher_silent_ms, now);
+        restarted |= self.hear_unheard(by_port(&beat.unheard), asked, now);
         for row in beat.tree.iter().flat_map(|tree| &tree.rows) {
             let Some(kind) = needs(&row.path) else {
                 continue;

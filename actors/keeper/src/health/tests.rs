@@ -3,6 +3,8 @@ use proptest::prelude::*;
 
 use super::*;
 
+mod ports;
+
 fn at(millis: u64) -> Moment {
     Moment::after_origin(Duration::from_millis(millis))
 }
@@ -82,6 +84,11 @@ fn short_of_descriptors(process: Process) -> Event {
 fn short_of(reason: &'static str) -> Event {
     let message = "fork: try again".to_owned();
     Event::Refused(Want::Other { reason, message })
+}
+
+/// A program inside has these ports, which rules name.
+fn held(ports: &[u16]) -> Event {
+    Event::Unheard(ports.iter().map(|port| (*port, libc::EADDRINUSE)).collect())
 }
 
 fn policy(error: &str) -> Event {
@@ -521,6 +528,8 @@ fn any_event() -> impl Strategy<Value = Event> {
             full: 1,
             starved: 0
         })),
+        Just(held(&[8443])),
+        Just(held(&[])),
         any::<bool>().prop_map(Event::Recording),
         Just(policy("")),
         Just(policy("wrong")),
@@ -543,6 +552,7 @@ fn is_failure(event: &Event) -> bool {
         Event::Walked(walked) => walked.fell.is_some(),
         Event::Descriptors(_, sample) => sample.pressed,
         Event::Listening(listening) => *listening != Listening::default(),
+        Event::Unheard(ports) | Event::Asked(ports) => !ports.is_empty(),
         Event::Recording(writes) => !writes,
         Event::Policy { error, .. } => !error.is_empty(),
         Event::Beat(_, beat) => beat.launcher_silent_ms > 1200,

@@ -1,5 +1,6 @@
 //! `holdfast policy get`, `set` and `diff`: the policies of sandboxes that last.
 
+use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -36,7 +37,11 @@ pub(crate) fn get(arguments: &GetPolicy, config: &Config) -> Result<ExitCode, Fa
 }
 
 /// Puts a policy in force. It is checked here first: every problem is told with its place in the file.
-pub(crate) fn set(arguments: &SetPolicy, config: &Config) -> Result<ExitCode, Failure> {
+pub(crate) fn set(
+    arguments: &SetPolicy,
+    config: &Config,
+    quiet: bool,
+) -> Result<ExitCode, Failure> {
     let yaml = source::text(&arguments.file)?;
     source::parse(&arguments.file, &yaml)?;
     client::with(config, async |mut client| {
@@ -50,7 +55,15 @@ pub(crate) fn set(arguments: &SetPolicy, config: &Config) -> Result<ExitCode, Fa
         let state = answer.map_err(|status| refused(&status))?.into_inner();
         match arguments.output.output {
             Format::Text => output::text(&format!("revision {}\n", state.desired))?,
-            Format::Json => output::document(&crate::sandbox::policy_state(&state))?,
+            Format::Json => {
+                let mut document = crate::sandbox::policy_state(&state);
+                document["warning"] = json!(state.warning);
+                output::document(&document)?;
+            }
+        }
+        if !state.warning.is_empty() && !quiet {
+            // When stderr is gone, the status says the same.
+            let _unheard = writeln!(io::stderr(), "holdfast: warning: {}", state.warning);
         }
         Ok(ExitCode::SUCCESS)
     })

@@ -50,6 +50,7 @@ fn sample() -> v1::Status {
             enforced: 3,
             hash: "sha256:x".into(),
             error: String::new(),
+            warning: String::new(),
         }),
         pids: [("keeper".to_owned(), 4242_u32)].into(),
         version: "0.1.0".into(),
