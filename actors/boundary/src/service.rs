@@ -58,6 +58,9 @@ impl Boundary for Service {
         if asked.request.len() > LONGEST_ID {
             return Err(Status::invalid_argument("the request's id is too long"));
         }
+        if asked.until_ms != 0 && self.hold.sessions.wall_ms() > asked.until_ms {
+            return Err(Status::unavailable("the launch came too late; ask again"));
+        }
         let terms = sessions::Terms {
             terminal: asked.terminal,
             attended: asked.attended,

@@ -308,7 +308,8 @@ impl Sessions {
             .await
     }
 
-    fn wall_ms(&self) -> i64 {
+    /// Milliseconds since 1970.
+    pub(crate) fn wall_ms(&self) -> i64 {
         let since = self.clock.wall().duration_since(UNIX_EPOCH);
         since.map_or(0, |since| {
             i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

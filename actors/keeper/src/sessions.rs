@@ -21,6 +21,7 @@ pub(crate) mod lasting;
 pub(crate) mod pool;
 pub(crate) mod refusal;
 mod watcher;
+mod withdrawal;
 
 /// A program that runs, seen from the one who started it.
 ///

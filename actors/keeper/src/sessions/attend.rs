@@ -16,6 +16,7 @@ use tonic::{Status, Streaming};
 use super::book::Known;
 use super::lasting::{Live, Sessions};
 use super::refusal;
+use super::withdrawal::ANSWER;
 use crate::link::Client;
 
 /// A place at a session that runs. As long as somebody has one, its output waits for its readers.
@@ -109,7 +110,10 @@ impl Sessions {
             return Err(refusal::no_such(id));
         };
         let data = self.connect("attach to a session").await?;
-        let output = open(data.clone(), id, offset).await?;
+        // What is over changes no more: there is nothing to wait for.
+        let opened = tokio::time::timeout(ANSWER, open(data.clone(), id, offset)).await;
+        let unread = |_| refusal::silent(&format!("attach to session {id}"), "it has ended");
+        let output = opened.map_err(unread)??;
         Ok(Attending {
             sessions: Arc::clone(self),
             session: id,

@@ -31,6 +31,7 @@ use super::feed::{Feed, Inlet};
 use super::pool::{Pool, Untaken};
 use super::refusal;
 use super::watcher::Watcher;
+use super::withdrawal::ANSWER;
 use crate::health::Event;
 use crate::link::Client;
 use crate::status::Vitals;
@@ -42,14 +43,14 @@ pub(crate) struct Sessions {
     pub(super) pool: Pool,
     pub(super) clock: Clock,
     actors: Dynamic,
-    book: Mutex<Book>,
+    pub(super) book: Mutex<Book>,
     lives: Mutex<HashMap<u64, Arc<Live>>>,
     closing: AtomicBool,
     /// Counts ends.
     ended: watch::Sender<u64>,
     vitals: Vitals,
-    launches: TaskTracker,
-    home: Handle,
+    pub(super) launches: TaskTracker,
+    pub(super) home: Handle,
 }
 
 /// A session that runs.
@@ -192,13 +193,9 @@ impl Sessions {
             terminal,
             attended,
             herded: true,
+            until_ms: self.until_ms(&note),
         };
-        let mut control = self.control.clone();
-        let launched = control.launch(request).await;
-        let outcome = launched
-            .map_err(|status| refusal::link(&status))?
-            .into_inner()
-            .outcome;
+        let outcome = self.ask_for(request, &note).await?.outcome;
         match outcome {
             Some(v1::launch_reply::Outcome::Session(id)) => {
                 if !self.book.lock().enter(id, note.clone()) {
@@ -220,7 +217,9 @@ impl Sessions {
 
     /// A connection of one's own. Admission comes first: what it needs is reserved before anything is opened.
     pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
-        self.pool.take().await.map_err(|untaken| match untaken {
+        let taken = timeout(ANSWER, self.pool.take()).await;
+        let taken = taken.map_err(|_| refusal::silent(what, "nothing has been asked of it"))?;
+        taken.map_err(|untaken| match untaken {
             Untaken::Exhausted(exhausted) => refusal::exhausted(what, &exhausted),
             Untaken::Failed(fault) if fault.class() == Class::Exhausted => {
                 refusal::starved(what, &fault)
@@ -239,7 +238,7 @@ impl Sessions {
         Ok(self.place(id, note, data, awaited))
     }
 
-    fn place(
+    pub(super) fn place(
         self: &Arc<Self>,
         id: u64,
         note: &v1::SessionNote,
@@ -265,7 +264,7 @@ impl Sessions {
         live
     }
 
-    async fn watch(self: &Arc<Self>, live: &Arc<Live>) {
+    pub(super) async fn watch(self: &Arc<Self>, live: &Arc<Live>) {
         let child = Child::temporary(&live.id.to_string());
         let arguments = (Arc::clone(self), Arc::clone(live));
         match self.actors.add::<Watcher>(child, arguments).await {
@@ -380,7 +379,9 @@ impl Sessions {
             tree,
         };
         let mut control = self.control.clone();
-        let asked = control.signal(request).await;
+        let asked = timeout(ANSWER, control.signal(request)).await;
+        let asked =
+            asked.map_err(|_| refusal::silent(&format!("signal session {id}"), SIGNALLED))?;
         asked.map(drop).map_err(|status| refusal::link(&status))
     }
 
@@ -428,13 +429,14 @@ impl Sessions {
     /// A row for each session.
     pub(crate) async fn rows(&self) -> Result<Vec<v1::SessionRow>, Status> {
         let mut control = self.control.clone();
-        let table = match control.table(v1::Nothing {}).await {
-            Ok(table) => table.into_inner().sessions,
-            // Without it the offsets are missing, and nothing else.
-            Err(status) => {
+        // Without it the offsets are missing, and nothing else.
+        let table = match timeout(LOOK, control.table(v1::Nothing {})).await {
+            Ok(Ok(table)) => table.into_inner().sessions,
+            Ok(Err(status)) => {
                 tracing::debug!(%status, "read the table of sessions");
                 Vec::new()
             }
+            Err(_) => Vec::new(),
         };
         Ok(self.book.lock().rows(&table))
     }
@@ -483,6 +485,12 @@ impl Drop for Live {
         }
     }
 }
+
+/// What becomes of a signal that the boundary has not taken yet.
+const SIGNALLED: &str = "the signal may still arrive";
+
+/// How long the boundary may take to show what it keeps of the sessions.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// How many clients may come to one session at the same moment.
 const MOST_FEEDS: usize = 64;

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::withdrawal::ANSWER;
 use crate::health::{Process, Want};
 use crate::pressure::Exhausted;
 use holdfast_actor::Fault;
@@ -213,6 +214,23 @@ pub(crate) fn link(status: &Status) -> Status {
     )
 }
 
+/// The boundary says nothing; what was asked of it has come to this.
+pub(crate) fn silent(what: &str, outcome: &str) -> Status {
+    let waited = ANSWER.as_secs();
+    let hint = "it is stopped, or the host is very busy: see `holdfast status` for LinkLost or LauncherSilent, and let \
+                `pids.boundary` and its child go on with `kill -CONT`";
+    let problem = v1::Problem {
+        reason: "LinkLost".to_owned(),
+        details: HashMap::from([("hint".to_owned(), hint.to_owned())]),
+        retry_after_ms: SILENT_RETRY_MS,
+    };
+    let again = SILENT_RETRY_MS / 1000;
+    let message = format!(
+        "{what}: the boundary has not answered for {waited} s; {outcome}; try again in {again} s, or when the sandbox is Ready"
+    );
+    problem::status(Code::Unavailable, message, &problem)
+}
+
 /// A request that says nothing, or nothing that can be done.
 pub(crate) fn usage(message: &str) -> Status {
     problem::plain(Code::InvalidArgument, message, "Usage")
@@ -222,6 +240,9 @@ const DESCRIPTORS: &str = "DescriptorPressure";
 
 /// When it is worth while to try again.
 const RETRY_MS: u64 = 500;
+
+/// The same for a boundary that has been silent for long.
+const SILENT_RETRY_MS: u64 = 5000;
 
 #[cfg(test)]
 mod tests {

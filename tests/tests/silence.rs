@@ -1,0 +1,140 @@
+//! A boundary that says nothing: whoever asks it hears so in bounded time, and what was told as failed does not run later.
+
+use holdfast_tests::host::document;
+use holdfast_tests::wait::{LONG, now, until};
+use holdfast_tests::{Host, everyone};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs;
+use std::time::Duration;
+
+/// A process that goes on whatever becomes of the test.
+struct Stopped(Pid);
+
+impl Stopped {
+    fn new(pid: Pid) -> Self {
+        kill(pid, Signal::SIGSTOP).expect("stopped");
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        let _gone = kill(self.0, Signal::SIGCONT);
+    }
+}
+
+fn boundary(host: &Host) -> Pid {
+    let (_, status) = host.document("status qa -o json");
+    let pid = status["pids"]["boundary"].as_i64().expect("a boundary");
+    Pid::from_raw(i32::try_from(pid).expect("a pid"))
+}
+
+fn child_of(pid: Pid) -> Pid {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = fs::read_to_string(&path).expect("children");
+    let first = children.split_whitespace().next().expect("a child");
+    Pid::from_raw(first.parse().expect("a pid"))
+}
+
+/// EX-10, BD-04: nobody waits for ever for a boundary that is stopped, and nothing of what failed happens when it goes on.
+#[test]
+fn whoever_asks_a_boundary_that_is_stopped_is_told_and_nothing_runs_later() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let session = host.exec("qa --detach", &["sleep", "300"]).finish().text();
+        let session = session.trim();
+        let mark = area.work().join("mark");
+        let file = area.work().join("file");
+        area.file(&file, "text");
+
+        let stopped = Stopped::new(boundary(&host));
+        let asked = now();
+        let json = host.exec("qa -o json", &["sh", "-c", "echo ran >> mark"]);
+        let copy = format!("cp {} qa:mark", file.display());
+        let all = [
+            json.start(),
+            host.exec("qa", &["sh", "-c", "echo ran >> mark"]).start(),
+            host.exec("qa --detach", &["sh", "-c", "echo ran >> mark"])
+                .start(),
+            host.say(&copy).start(),
+            host.say(&format!("kill qa {session}")).start(),
+        ];
+        let listed = host.done("sessions qa");
+        assert!(listed.text().contains("sleep 300"), "{listed}");
+        let [json, others @ ..] = all.map(holdfast_tests::Running::finish);
+        let took = now() - asked;
+        drop(stopped);
+
+        assert!(took > SECOND * 8 && took < SECOND * 30, "{took:?}");
+        let (code, told) = document(&json);
+        let error = &told["error"];
+        assert_eq!(
+            (code, &error["code"]),
+            (Some(125), &"UNAVAILABLE".into()),
+            "{told}"
+        );
+        assert_eq!(error["reason"], "LinkLost", "{told}");
+        assert!(error["retryAfterMs"].as_u64() > Some(0), "{told}");
+        let message = error["message"].as_str().expect("a message");
+        assert!(
+            message.contains("the boundary has not answered for 10 s"),
+            "{told}"
+        );
+        assert!(message.contains("withdrawn"), "{told}");
+        for other in &others {
+            assert_eq!(other.code(), Some(125), "{other}");
+            assert!(
+                other.stderr.contains("has not answered for 10 s"),
+                "{other}"
+            );
+        }
+        host.done("wait qa --for ready --timeout 30s");
+        host.shell("qa", "true").code().expect("a status");
+        assert!(!mark.exists(), "it ran all the same");
+        let ended = || !host.done("sessions qa").text().contains("running");
+        until("the signal arrives", LONG, ended);
+    }
+}
+
+/// What process 1 starts when it goes on has been told as failed, and is killed.
+#[test]
+fn a_session_that_is_started_too_late_is_killed() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let stopped = Stopped::new(child_of(boundary(&host)));
+
+        let finished = host.exec("qa", &["sleep", "987"]).finish();
+        assert_eq!(finished.code(), Some(125), "{finished}");
+        assert!(finished.stderr.contains("withdrawn"), "{finished}");
+        drop(stopped);
+
+        host.done("wait qa --for ready --timeout 30s");
+        until("it is killed", LONG, || {
+            let (_, sessions) = host.document("sessions qa -o json");
+            let late = sessions[0]["ending"]["reason"] == "Killed";
+            late && !host.done("sessions qa").text().contains("running")
+        });
+    }
+}
+
+/// A boundary that is stopped is killed by a stop, and does not hold it up.
+#[test]
+fn a_stop_reaches_its_end_though_the_boundary_is_stopped() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let boundary = boundary(&host);
+        let _stopped = Stopped::new(boundary);
+
+        let stopped = host.done("stop qa --timeout 1s");
+
+        assert!(stopped.took < SECOND * 40, "{stopped}");
+        let gone = || !holdfast_tests::stat::runs(boundary.as_raw());
+        until("the boundary is gone", LONG, gone);
+    }
+}
+
+const SECOND: Duration = Duration::from_secs(1);
