@@ -94,6 +94,7 @@ impl Gate {
         let request = v1::DeleteRequest {
             sandbox: sandbox.to_owned(),
             force: true,
+            ..v1::DeleteRequest::default()
         };
         within(LATE, client.delete(request)).await
     }

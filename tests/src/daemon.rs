@@ -125,6 +125,7 @@ impl Gateway {
         let request = v1::DeleteRequest {
             sandbox: name.to_owned(),
             force,
+            ..v1::DeleteRequest::default()
         };
         self.ask(|mut client| async move { client.delete(request).await })
             .map(drop)

@@ -4,8 +4,8 @@
 //! Asking ──acknowledged──> its name is printed: it stays
 //!   │         └─ --wait ─> Waiting ──ready, or its program has ended well──> its name is printed: it stays
 //!   │ signal: the answer   │   │ signal: deleted again, 128+N
-//!   │ is awaited, what     │   └ its program could not be started: kept; 127, 126
-//!   │ was made is deleted  └ it ended otherwise: kept, so that its logs can be read; 125
+//!   │ is awaited, what     │   ├ nothing of it ever ran, nor will: deleted again; 127, 126, 125
+//!   │ was made is deleted  │   └ it ended otherwise, or is tried again: kept, with its logs; 125, 127, 126
 //!   └──> 128+N
 //! ```
 
@@ -23,8 +23,8 @@ use holdfast_wire::v1::Phase;
 use holdfast_wire::v1::exit::How;
 use nix::sys::resource::{Resource, getrlimit};
 use tokio::time::timeout;
-use tonic::Code;
 
+use self::made::Made;
 use super::wait::Standing;
 use super::{request, status, wait, words};
 use crate::cli::OnLinkLoss;
@@ -39,9 +39,12 @@ use crate::run::request as paths;
 use crate::session::signals::Ends;
 use crate::table::fitting;
 
+mod made;
+
 /// Creates a sandbox, and prints its name.
 pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<ExitCode, Failure> {
     let waits = arguments.wait;
+    let is_tried_once = arguments.restart == Restart::Never;
     let name = arguments.name.clone();
     let asked = assemble(arguments, config)?;
     client::on_runtime(async {
@@ -54,13 +57,21 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
         if let Some(signal) = ends.next().now_or_never() {
             return Err(Failure::interrupted(signal));
         }
-        asking(&client, asked, &name, &mut ends).await?;
+        let has_program = !asked.arguments.is_empty();
+        let made = asking(&client, asked, &name, &mut ends).await?;
         // From here on it exists: whoever interrupts us before it has a name wants it gone again.
         let work = async {
-            if waits {
-                ready((&mut client, config), &name, quiet).await?;
+            if !waits {
+                return Ok(());
             }
-            Ok(())
+            let mut last = None;
+            let outcome = ready((&mut client, config), &name, quiet, &mut last).await;
+            match (outcome, last) {
+                (Err(failure), Some(last)) if is_void(&last, has_program, is_tried_once) => {
+                    Err(made.with(client.clone()).removed(failure).await)
+                }
+                (outcome, _) => outcome,
+            }
         };
         let outcome = tokio::select! {
             biased;
@@ -69,7 +80,7 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
         };
         match outcome {
             Ok(outcome) => outcome?,
-            Err(signal) => return Err(undo(client, &name, signal).await),
+            Err(signal) => return Err(made.undone(signal).await),
         }
         output::text(&format!("{name}\n"))?;
         Ok(ExitCode::SUCCESS)
@@ -83,18 +94,23 @@ async fn asking(
     request: v1::CreateRequest,
     name: &str,
     ends: &mut Ends,
-) -> Result<(), Failure> {
+) -> Result<Made, Failure> {
     let mut asker = client.clone();
     let answered = asker.create(request);
     tokio::pin!(answered);
+    let made = |status: tonic::Response<v1::Status>| Made {
+        client: client.clone(),
+        name: name.to_owned(),
+        id: status.into_inner().id,
+    };
     let signal = tokio::select! {
         answer = &mut answered => {
-            return answer.map(drop).map_err(|status| refused(&status));
+            return answer.map(made).map_err(|status| refused(&status));
         }
         signal = ends.next() => signal,
     };
     match timeout(ACKNOWLEDGED, answered).await {
-        Ok(Ok(_made)) => Err(undo(client.clone(), name, signal).await),
+        Ok(Ok(status)) => Err(made(status).undone(signal).await),
         Ok(Err(status)) if is_lost(&status) => Err(left(name, signal, "the gateway went away")),
         Ok(Err(_refused)) => Err(Failure::interrupted(signal)),
         Err(_late) => Err(left(name, signal, "the gateway does not answer")),
@@ -115,12 +131,12 @@ async fn ready(
     (client, config): (&mut Client, &Config),
     name: &str,
     quiet: bool,
+    last: &mut Option<v1::Status>,
 ) -> Result<(), Failure> {
-    let mut last = None;
     let mut progress = Progress::new(quiet);
     let mut watching = client.clone();
     let waited = tokio::select! {
-        waited = wait::reached((client, config), name, (Goal::Ready, standing), &mut last) => waited,
+        waited = wait::reached((client, config), name, (Goal::Ready, standing), last) => waited,
         never = progress.show(&mut watching, name) => never,
     };
     progress.clear();
@@ -130,7 +146,8 @@ async fn ready(
             None if failure.kind() == Kind::NotReached => failure,
             None => return failure,
         };
-        if last.is_none_or(|last| last.phase() == Phase::Deleting) {
+        let over = |last: &v1::Status| last.phase() == Phase::Deleting;
+        if last.as_ref().is_none_or(over) {
             return failure;
         }
         failure.hint(format!(
@@ -175,18 +192,24 @@ fn unstarted(name: &str, status: &v1::Status) -> Option<Failure> {
     Some(Failure::new(kind, message))
 }
 
-/// Deletes what was half made. Bounded: whoever pressed Ctrl-C wants to leave.
-async fn undo(mut client: Client, name: &str, signal: i32) -> Failure {
-    let request = v1::DeleteRequest {
-        sandbox: name.to_owned(),
-        force: true,
+/// Whether nothing of it ever ran, nor will by itself: then there is nothing in it that anybody could want.
+fn is_void(status: &v1::Status, has_program: bool, is_tried_once: bool) -> bool {
+    let never_ran = match &status.main {
+        Some(main) => match main.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
+            Some(How::Code(_) | How::Signal(_)) => false,
+            // What ran and was lost has another reason than why it was not started, or none.
+            Some(How::Unknown(_)) | None => !matches!(main.reason.as_str(), "" | "BoundaryLost"),
+        },
+        None => !has_program || status.reason != "BoundaryLost",
     };
-    match timeout(UNDOING, client.delete(request)).await {
-        Ok(Ok(_deleted)) => Failure::interrupted(signal),
-        Ok(Err(status)) if status.code() == Code::NotFound => Failure::interrupted(signal),
-        Ok(Err(status)) => left(name, signal, refused(&status).message()),
-        Err(_late) => left(name, signal, "its deletion takes longer than ten seconds"),
-    }
+    let will_not = match status.phase() {
+        Phase::Failed => true,
+        Phase::Unspecified | Phase::Pending | Phase::Ready | Phase::Degraded => is_tried_once,
+        // An idle one was stopped by somebody, whose it is now.
+        Phase::Stopped => is_tried_once && has_program,
+        Phase::Deleting => false,
+    };
+    never_ran && will_not
 }
 
 /// One line on stderr that is drawn again and again, for a person who waits.
@@ -290,9 +313,6 @@ fn link_loss(what: OnLinkLoss) -> &'static str {
 /// How long a request that nobody wants any more may take to be answered.
 const ACKNOWLEDGED: Duration = Duration::from_secs(5);
 
-/// How long the deletion of something half made may take.
-const UNDOING: Duration = Duration::from_secs(10);
-
 /// Progress is short: a line that wraps cannot be drawn again.
 const NARROW: usize = 72;
 
@@ -346,5 +366,36 @@ mod tests {
             }
         }
         assert!(unstarted("qa", &status(Phase::Stopped, How::Code(3), "")).is_none());
+    }
+
+    #[test]
+    fn only_what_never_ran_and_never_will_is_void() {
+        let lost = || How::Unknown(String::new());
+        let void = |phase, how, reason| is_void(&status(phase, how, reason), true, true);
+
+        assert!(void(Phase::Pending, lost(), "ProgramNotFound"));
+        assert!(void(Phase::Stopped, lost(), "DirectoryNotFound"));
+        for (how, reason) in [
+            (How::Code(3), ""),
+            (How::Signal(9), "Killed"),
+            (lost(), "BoundaryLost"),
+            (lost(), ""),
+        ] {
+            assert!(!void(Phase::Failed, how, reason), "{reason}");
+        }
+        let again = status(Phase::Pending, lost(), "ProgramNotFound");
+        assert!(!is_void(&again, true, false), "it is tried again");
+
+        let idle = |phase, reason: &str| {
+            let status = v1::Status {
+                phase: phase.into(),
+                reason: reason.into(),
+                ..v1::Status::default()
+            };
+            is_void(&status, false, true)
+        };
+        assert!(idle(Phase::Failed, "Unreadable"));
+        assert!(!idle(Phase::Stopped, "Halted"), "somebody has stopped it");
+        assert!(!idle(Phase::Deleting, ""));
     }
 }

@@ -41,6 +41,7 @@ pub(crate) fn delete(arguments: &Delete, config: &Config) -> Result<ExitCode, Fa
         let request = v1::DeleteRequest {
             sandbox: arguments.name.clone(),
             force: arguments.force,
+            ..v1::DeleteRequest::default()
         };
         done(client.delete(request).await)
     })
