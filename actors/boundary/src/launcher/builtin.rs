@@ -64,11 +64,28 @@ impl Failed {
             source: errno.into(),
         }
     }
+
+    /// What is neither file nor directory nor link.
+    fn special(path: &Path, what: &str) -> Self {
+        let why =
+            format!("it is {what}, which is not copied; remove it, or copy what stands beside it");
+        Self {
+            object: path.display().to_string(),
+            source: io::Error::other(why),
+        }
+    }
+}
+
+/// What the kernel said, also where the archive has put words of its own around it.
+fn errno_of(error: &io::Error) -> Option<i32> {
+    let inner = std::error::Error::source(error);
+    let inner = inner.and_then(|cause| cause.downcast_ref::<io::Error>());
+    error.raw_os_error().or_else(|| inner.and_then(errno_of))
 }
 
 impl fmt::Display for Failed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let reason = match self.source.raw_os_error() {
+        let reason = match errno_of(&self.source) {
             Some(errno) => Errno::from_raw(errno).desc().to_owned(),
             None => self.source.to_string(),
         };

@@ -26,8 +26,10 @@ use crate::cli::sandboxes::Copy;
 use crate::client;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
+use crate::session::foreground::Ends;
+use crate::session::printer::{Capture, Sink};
 use crate::session::remote::{Manner, Part};
-use crate::session::signals::Ends;
+use crate::session::signals;
 use crate::session::{Exit, Session};
 
 mod packing;
@@ -100,7 +102,7 @@ fn request(name: &str, path: Vec<u8>, into: bool) -> Said {
     })
 }
 
-/// The tar stream itself, from our input or to our output.
+/// The tar stream itself, from our input or to our output. What the sandbox says of it is the reason of a failure.
 fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<ExitCode, Failure> {
     let attended = Attended {
         sandbox: name.to_owned(),
@@ -114,12 +116,30 @@ fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<Ex
         first: request(name, path, into),
         quiet: false,
     };
-    let code = client::on_runtime(async { attended.attend(config, standard()?).await.1 })?;
+    let errors = Capture::default();
+    let code = client::on_runtime(async {
+        let ends = Ends {
+            errors: Sink::Memory(errors.clone()),
+            ..standard()?
+        };
+        attended.attend(config, ends).await.1
+    })?;
     match code {
         0 => Ok(ExitCode::SUCCESS),
         code if code > 128 => Ok(ExitCode::from(code)),
-        _ => Err(failed("", "its reason stands above")),
+        code => {
+            let way = if into { Way::Into } else { Way::OutOf };
+            settled(Exit::Code(code), (name, way), &errors.take().bytes, None)?;
+            Ok(ExitCode::from(code))
+        }
     }
+}
+
+/// Which way a copy goes, as its failure says it.
+#[derive(Clone, Copy)]
+enum Way {
+    Into,
+    OutOf,
 }
 
 async fn out(
@@ -159,7 +179,7 @@ async fn out(
         .await
         .map_err(|_untold| failed("", "its thread ended"))?;
     opened.map_err(|_untold| failed("", "nobody opened it"))??;
-    settled(exit, &said, staged.as_ref().err())?;
+    settled(exit, (name, Way::OutOf), &said, staged.as_ref().err())?;
     staged?.commit()?;
     Ok(ExitCode::SUCCESS)
 }
@@ -224,30 +244,66 @@ async fn into(
         }
     };
     opened.map_err(|_untold| failed("", "nobody opened it"))??;
-    settled(exit, &said, packed.as_ref().err())?;
+    settled(exit, (name, Way::Into), &said, packed.as_ref().err())?;
     packed?;
     Ok(ExitCode::SUCCESS)
 }
 
 /// Whether the sandbox's side is content. What it says explains what broke on ours, unless ours broke first.
-fn settled(exit: Exit, said: &[u8], ours: Option<&Failure>) -> Result<(), Failure> {
+fn settled(
+    exit: Exit,
+    (name, way): (&str, Way),
+    said: &[u8],
+    ours: Option<&Failure>,
+) -> Result<(), Failure> {
+    let what = match way {
+        Way::Into => format!("copy to {name}"),
+        Way::OutOf => format!("copy from {name}"),
+    };
     match exit {
         Exit::Code(0) => Ok(()),
         Exit::Code(_) if !said.is_empty() => {
             let said = String::from_utf8_lossy(said);
-            let mut lines = said.trim().lines().rev();
-            let last = lines.next().unwrap_or_default().to_owned();
-            Err(failed("", last.trim_start_matches("holdfast: ")))
+            let mut lines: Vec<&str> = said.trim().lines().collect();
+            let last = lines.pop().unwrap_or_default();
+            let last = last.trim_start_matches("holdfast: ");
+            let others = lines.into_iter().map(str::to_owned);
+            let failure = failed(&what, last).lines(others);
+            Err(match hint(last, name, way) {
+                Some(hint) => failure.hint(hint),
+                None => failure,
+            })
         }
         // Our own failure is told by whoever had it.
         Exit::Code(_) | Exit::Signal(_) if ours.is_some() => Ok(()),
-        Exit::Code(code) => Err(failed("", &format!("the sandbox's side ended with {code}"))),
-        Exit::Signal(signal) => Err(failed(
-            "",
-            &format!("signal {signal} ended the sandbox's side"),
-        )),
-        Exit::TimedOut => Err(failed("", "it timed out")),
+        Exit::Code(code) => {
+            let why = format!("the session in the sandbox ended with {code} and did not say why");
+            Err(failed(&what, &why).hint(format!("`holdfast logs {name}` may")))
+        }
+        Exit::Signal(signal) => {
+            let why = format!("signal {signal} ended the session in the sandbox");
+            Err(failed(&what, &why))
+        }
+        Exit::TimedOut => Err(failed(&what, "it timed out")),
         Exit::Unknown(failure) => Err(failure),
+    }
+}
+
+/// What to do about it, where the reason is one that a policy decides.
+fn hint(why: &str, name: &str, way: Way) -> Option<String> {
+    let is_policys = why.ends_with("permission denied") || why.ends_with("read-only file system");
+    let is_absent = why.ends_with("no such file or directory");
+    match way {
+        Way::Into if is_policys => Some(format!(
+            "`holdfast policy get {name}` shows which paths may be written"
+        )),
+        Way::OutOf if is_policys => Some(format!(
+            "`holdfast policy get {name}` shows which paths may be read"
+        )),
+        Way::Into | Way::OutOf if is_absent => Some(format!(
+            "a path inside is as the sandbox sees it: `holdfast exec {name} -- ls -la DIRECTORY`"
+        )),
+        Way::Into | Way::OutOf => None,
     }
 }
 
@@ -256,8 +312,9 @@ fn failed(what: &str, why: &str) -> Failure {
     Failure::new(Kind::CopyFailed, format!("{what}: {why}"))
 }
 
-fn listen() -> Result<Ends, Failure> {
-    Ends::listen().map_err(|error| Failure::caused(Kind::Internal, "listen for signals", &error))
+fn listen() -> Result<signals::Ends, Failure> {
+    signals::Ends::listen()
+        .map_err(|error| Failure::caused(Kind::Internal, "listen for signals", &error))
 }
 
 /// Everything that a stream says, up to a bound.

@@ -386,7 +386,7 @@ mod tests {
         let again = status(Phase::Pending, lost(), "ProgramNotFound");
         assert!(!is_void(&again, true, false), "it is tried again");
 
-        let idle = |phase, reason: &str| {
+        let idle = |phase: Phase, reason: &str| {
             let status = v1::Status {
                 phase: phase.into(),
                 reason: reason.into(),

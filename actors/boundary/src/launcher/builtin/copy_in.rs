@@ -5,7 +5,8 @@
 //! would let it go no farther than the sandbox, but a copy says where it goes.
 
 use std::fs::{self, File, Permissions};
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
@@ -17,16 +18,35 @@ use super::{Failed, PIECE};
 
 /// Unpacks `input` at `path`.
 pub(super) fn run(path: &Path, input: impl Read) -> Result<(), Failed> {
-    let place = Place::find(path)?;
-    let unreadable = |source| Failed {
-        object: "read the stream".to_owned(),
-        source,
+    let mut place = Place::find(path)?;
+    let broken = |why: String| Failed {
+        object: "read the tar stream".to_owned(),
+        source: io::Error::other(why),
     };
-    let mut archive = Archive::new(BufReader::with_capacity(PIECE, input));
+    let unreadable = |source: io::Error| broken(format!("it is none, or was cut off ({source})"));
+    let mut input = BufReader::with_capacity(PIECE, input);
+    if input.fill_buf().map_err(unreadable)?.is_empty() {
+        return Err(broken("it is empty".to_owned()));
+    }
+    let mut archive = Archive::new(input);
     let mut directories = Vec::new();
+    let mut is_first = true;
     for entry in archive.entries().map_err(unreadable)? {
         let mut entry = entry.map_err(unreadable)?;
         let name = entry.path().map_err(unreadable)?.into_owned();
+        let kind = entry.header().entry_type();
+        if std::mem::take(&mut is_first)
+            && let Some(made) = place.begin(path, &entry, &name)?
+        {
+            directories.push(made);
+            continue;
+        }
+        if kind.is_fifo() {
+            return Err(Failed::special(&name, "a pipe"));
+        }
+        if kind.is_character_special() || kind.is_block_special() {
+            return Err(Failed::special(&name, "a device"));
+        }
         let target = place.target(&name)?;
         place.reach(&target)?;
         put(&place, &mut entry, &target, &mut directories).map_err(Failed::at(&target))?;
@@ -48,6 +68,8 @@ struct Place {
     base: PathBuf,
     /// What the first part of every name becomes.
     renamed: Option<PathBuf>,
+    /// It is not there, and was called a directory by a slash at its end: no file may take its name.
+    is_directory: bool,
 }
 
 impl Place {
@@ -56,7 +78,13 @@ impl Place {
             return Ok(Self {
                 base: path.to_owned(),
                 renamed: None,
+                is_directory: false,
             });
+        }
+        let is_directory = path.as_os_str().as_bytes().ends_with(b"/");
+        // A file, and a slash behind it.
+        if is_directory && fs::symlink_metadata(path.components().as_path()).is_ok() {
+            return Err(Failed::with(&path.display().to_string(), Errno::ENOTDIR));
         }
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
             return Err(Failed::with(&path.display().to_string(), Errno::EINVAL));
@@ -73,7 +101,53 @@ impl Place {
         Ok(Self {
             base: parent.to_owned(),
             renamed: Some(PathBuf::from(name)),
+            is_directory,
         })
+    }
+
+    /// Hears of the first entry. The content of a directory, which has no name of its own, makes the directory that it is
+    /// for: that is answered.
+    fn begin(
+        &mut self,
+        path: &Path,
+        entry: &Entry<'_, impl Read>,
+        name: &Path,
+    ) -> Result<Option<Directory>, Failed> {
+        let Some(renamed) = &self.renamed else {
+            return Ok(None);
+        };
+        let kind = entry.header().entry_type();
+        let mut parts = name.components();
+        if !kind.is_dir() {
+            let is_alone = parts.nth(1).is_none();
+            if self.is_directory && is_alone {
+                let why = "there is no such directory; make it first, or leave the slash at the end out to name the copy";
+                return Err(Failed {
+                    object: path.display().to_string(),
+                    source: io::Error::other(why),
+                });
+            }
+            return Ok(None);
+        }
+        if parts.any(|part| matches!(part, Component::Normal(_) | Component::ParentDir)) {
+            return Ok(None);
+        }
+        let base = self.base.join(renamed);
+        let created = fs::DirBuilder::new().mode(0o700).create(&base);
+        created.map_err(|error| {
+            if error.kind() == io::ErrorKind::AlreadyExists {
+                Failed::with(&path.display().to_string(), Errno::ENOTDIR)
+            } else {
+                Failed::at(&base)(error)
+            }
+        })?;
+        let (mode, modified) = terms(entry).map_err(Failed::at(&base))?;
+        *self = Self {
+            base: base.clone(),
+            renamed: None,
+            is_directory: false,
+        };
+        Ok(Some((base, mode, modified)))
     }
 
     /// Where the entry `name` goes.
@@ -130,15 +204,21 @@ const SET_ID: u32 = 0o6000;
 /// A directory that is finished at the end: its mode and time.
 type Directory = (PathBuf, u32, SystemTime);
 
+/// An entry's mode and time.
+fn terms(entry: &Entry<'_, impl Read>) -> io::Result<(u32, SystemTime)> {
+    let header = entry.header();
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(header.mtime()?);
+    Ok((header.mode()? & !SET_ID & 0o7777, modified))
+}
+
 fn put(
     place: &Place,
     entry: &mut Entry<'_, impl Read>,
     target: &Path,
     directories: &mut Vec<Directory>,
 ) -> io::Result<()> {
-    let header = entry.header();
-    let (kind, mode) = (header.entry_type(), header.mode()? & !SET_ID & 0o7777);
-    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(header.mtime()?);
+    let kind = entry.header().entry_type();
+    let (mode, modified) = terms(entry)?;
     let there = fs::symlink_metadata(target).ok();
     if kind == EntryType::Directory {
         match there {
@@ -159,7 +239,12 @@ fn put(
     if kind == EntryType::Link {
         let linked = entry.link_name()?.ok_or(Errno::EINVAL)?;
         let source = place.target(&linked).map_err(|failed| failed.source)?;
-        return fs::hard_link(source, target);
+        let linked = fs::hard_link(&source, target);
+        // Where there can be no second name, there is a second file.
+        return linked.or_else(|error| match fs::symlink_metadata(&source) {
+            Ok(known) if known.is_file() => fs::copy(&source, target).map(drop),
+            Ok(_) | Err(_) => Err(error),
+        });
     }
     entry.set_preserve_permissions(true);
     entry.set_mask(SET_ID);

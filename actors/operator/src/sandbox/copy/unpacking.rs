@@ -63,7 +63,7 @@ fn place(destination: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// What is neither a file nor a directory nor a link, by its name.
-fn special(kind: fs::FileType) -> Option<&'static str> {
+pub(super) fn special(kind: fs::FileType) -> Option<&'static str> {
     if kind.is_file() || kind.is_dir() || kind.is_symlink() {
         None
     } else if kind.is_fifo() {
@@ -122,8 +122,16 @@ fn unpack(stream: impl io::Read, directory: &Path) -> io::Result<()> {
             kind.is_file() || kind.is_symlink() || kind.is_hard_link() || kind.is_gnu_sparse();
         if kind.is_dir() {
             directories.push(entry);
-        } else if is_made && !entry.unpack_in(directory)? {
-            let name = entry.path()?.display().to_string();
+            continue;
+        }
+        let name = entry.path()?.display().to_string();
+        if kind.is_fifo() || kind.is_character_special() || kind.is_block_special() {
+            let why = format!(
+                "{name} is a pipe or a device in the sandbox, which is not copied; remove it, or copy what stands beside it"
+            );
+            return Err(io::Error::other(why));
+        }
+        if is_made && !entry.unpack_in(directory)? {
             return Err(io::Error::other(format!(
                 "{name} leads out of the destination"
             )));
@@ -149,7 +157,7 @@ impl Staged {
     fn moved(&self) -> io::Result<()> {
         let names = names_in(&self.directory)?;
         let Some(first) = names.first() else {
-            return Err(io::Error::other("nothing came"));
+            return Err(io::Error::other("the sandbox sent no file"));
         };
         if self.destination.is_dir() {
             for name in &names {
@@ -219,7 +227,7 @@ fn merge(from: &Path, to: &Path) -> io::Result<()> {
     fs::rename(from, to)
 }
 
-fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
+pub(super) fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
     let names: io::Result<Vec<OsString>> = fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.file_name()))
         .collect();
@@ -230,7 +238,7 @@ fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
 }
 
 /// What an error of the archive says, with its cause, which says why.
-fn told(error: &io::Error) -> String {
+pub(super) fn told(error: &io::Error) -> String {
     match std::error::Error::source(error) {
         Some(cause) => unnumbered(&format!("{error}: {cause}")),
         None => unnumbered(&error.to_string()),

@@ -8,7 +8,7 @@ use tonic::Code;
 
 use super::left;
 use crate::client::{Client, refused};
-use crate::failure::Failure;
+use crate::failure::{Failure, Kind};
 
 /// A sandbox that was acknowledged.
 #[derive(Clone)]
@@ -37,7 +37,12 @@ impl Made {
 
     /// Deletes what can never be of use, and answers why it cannot, with what its keeper has logged about it.
     pub(super) async fn removed(&self, failure: Failure) -> Failure {
-        let logged = timeout(READING, self.logged()).await.unwrap_or_default();
+        let logged = if failure.kind() == Kind::NotReached {
+            timeout(READING, self.logged()).await.unwrap_or_default()
+        } else {
+            // That its program was not started says everything.
+            Vec::new()
+        };
         let said = failure.message().to_owned();
         let logged = logged
             .into_iter()

@@ -167,14 +167,22 @@ fn a_failure_leaves_the_destination_as_it_was() {
 }
 
 #[test]
-fn privileges_and_devices_do_not_come_along() {
+fn privileges_do_not_come_along_and_devices_and_pipes_are_refused() {
     let place = place();
+    for kind in [
+        tar::EntryType::Char,
+        tar::EntryType::Block,
+        tar::EntryType::Fifo,
+    ] {
+        let sent = Sent::new().directory("d").with(kind, "d/c", "");
+        let refused = sent.put(place.path()).expect_err("is refused");
+        assert!(refused.message().contains("d/c is a pipe or a device"));
+    }
+    holds(place.path(), &[]);
 
     Sent::new()
         .directory("d")
         .file("d/s", "x")
-        .with(tar::EntryType::Char, "d/c", "")
-        .with(tar::EntryType::Fifo, "d/f", "")
         .put(place.path())
         .expect("copies");
 
