@@ -69,6 +69,7 @@ impl<'a> Keeping<'a> {
             state: bytes(&state),
             token: vec![7; 32],
             chaos: false,
+            reconnects: 0,
         };
         Self {
             area,

@@ -29,7 +29,7 @@ fn tree(area: &Area) -> std::path::PathBuf {
     tree
 }
 
-/// CL-01: as `docker cp` has them.
+/// As `docker cp` has them.
 #[test]
 fn a_destination_with_a_slash_is_a_directory() {
     for area in everyone() {

@@ -37,7 +37,7 @@ fn child_of(pid: Pid) -> Pid {
     Pid::from_raw(first.parse().expect("a pid"))
 }
 
-/// EX-10, BD-04: nobody waits for ever for a boundary that is stopped, and nothing of what failed happens when it goes on.
+/// BD-04: nobody waits for ever for a boundary that is stopped, and nothing of what failed happens when it goes on.
 #[test]
 fn whoever_asks_a_boundary_that_is_stopped_is_told_and_nothing_runs_later() {
     for area in everyone() {

@@ -212,7 +212,7 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
         }
         Some(files) => {
             view.writable.clone_from(&files.read_write);
-            if files.include_workdir {
+            if files.include_workdir && host.workdir != Path::new("/") {
                 view.writable.push(host.workdir.clone());
             }
             for path in &files.read_only {

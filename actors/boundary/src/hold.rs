@@ -119,6 +119,11 @@ impl Hold {
         self.guests.lock().clone()
     }
 
+    /// How often the boundary went from one keeper to the next.
+    pub(crate) fn takeovers(&self) -> u64 {
+        self.holder.lock().takeovers()
+    }
+
     /// Gives the boundary to `guest`, which is then handed everything; its predecessor is cut off.
     pub(crate) fn attach(
         &self,

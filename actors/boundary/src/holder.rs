@@ -18,6 +18,8 @@ pub(crate) struct Holder {
     token: Option<Vec<u8>>,
     epoch: Option<u64>,
     seat: Option<u64>,
+    /// How many have had it.
+    holders: u64,
 }
 
 /// One keeper's connection, numbered in the order of arrival.
@@ -77,9 +79,15 @@ impl Holder {
         }
         self.token.get_or_insert_with(|| token.to_vec());
         self.epoch = Some(epoch);
+        self.holders += 1;
         // One that attaches anew with a higher epoch does not fence itself.
         let before = self.seat.replace(seat.number);
         Ok(before.filter(|number| *number != seat.number))
+    }
+
+    /// How often it went from one to the next.
+    pub(crate) fn takeovers(&self) -> u64 {
+        self.holders.saturating_sub(1)
     }
 
     /// Whether nobody has ever attached.

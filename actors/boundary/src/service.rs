@@ -46,6 +46,7 @@ impl Boundary for Service {
             evidence: self.hold.standing.evidence.clone(),
             sessions,
             total,
+            takeovers: self.hold.takeovers(),
         }))
     }
 

@@ -26,6 +26,7 @@ use crate::roster;
 
 mod check;
 mod health;
+mod present;
 mod service;
 mod session;
 mod uplink;

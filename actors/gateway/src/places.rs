@@ -50,7 +50,7 @@ pub enum Misplaced {
     #[error("use {}: it is no directory", .0.display())]
     Other(PathBuf),
     /// The sockets in it would have names that are too long.
-    #[error("use {}: a socket below it would have a path of {length} bytes, and {MOST_BYTES} is the most; name a shorter --runtime-dir", path.display())]
+    #[error("use {}: a socket below it would have a path of {length} bytes, and {MOST_BYTES} is the most; name a shorter one with HOLDFAST_RUNTIME_DIR or --runtime-dir", path.display())]
     TooLong {
         /// Which.
         path: PathBuf,

@@ -133,6 +133,7 @@ impl Lasting {
             sessions: Arc::clone(&sessions),
             home: Arc::new(assignment.home.clone()),
             board: board.clone(),
+            vitals: vitals.clone(),
             rulebook,
             trees: Trees::new("keeper", tree.lookout()),
             halt,
@@ -361,7 +362,7 @@ fn first(
         link: Some(v1::LinkState {
             epoch: link.epoch,
             connected: true,
-            reconnects: 0,
+            reconnects: link.reconnects,
             protocol: link.protocol.clone(),
         }),
         policy: Some(policy),

@@ -168,7 +168,8 @@ pub struct State {
     pub protocol: String,
     /// Whether it answers.
     pub standing: Standing,
-    /// How often an answer came after a question had failed: over a connection that was made anew.
+    /// How often an answer came after a question had failed, over a connection that was made anew, or to another keeper: in
+    /// the life of the boundary.
     pub reconnects: u64,
     /// The last answer, and when it was asked for and came.
     pub beat: Option<(Asked, v1::BeatReply)>,
@@ -209,12 +210,12 @@ pub enum Standing {
 
 impl State {
     /// A link that has just been made.
-    pub(crate) fn fresh(epoch: u64, protocol: String, now: Moment) -> Self {
+    pub(crate) fn fresh(epoch: u64, protocol: String, reconnects: u64, now: Moment) -> Self {
         Self {
             epoch,
             protocol,
             standing: Standing::Linked { since: now },
-            reconnects: 0,
+            reconnects,
             beat: None,
         }
     }
@@ -438,7 +439,7 @@ mod tests {
     #[test]
     fn only_an_answer_ends_a_loss_and_its_beginning_is_kept() {
         let start = Clock::tokio().now();
-        let mut state = State::fresh(3, "1.0".to_owned(), start);
+        let mut state = State::fresh(3, "1.0".to_owned(), 0, start);
 
         state.missed("it does not answer", start + PATIENCE);
         state.missed("transport error", start + BEAT + PATIENCE);

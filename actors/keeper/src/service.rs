@@ -20,6 +20,7 @@ use crate::sessions::errand::{self, Home};
 use crate::sessions::feed::{Feed, Stdin};
 use crate::sessions::lasting::{Begun, Order, Sessions};
 use crate::sessions::refusal;
+use crate::status::Vitals;
 use crate::trees::Trees;
 
 pub(crate) mod door;
@@ -31,6 +32,7 @@ pub(crate) struct Service {
     pub(crate) sessions: Arc<Sessions>,
     pub(crate) home: Arc<Home>,
     pub(crate) board: Board,
+    pub(crate) vitals: Vitals,
     pub(crate) rulebook: Address<rulebook::Message>,
     pub(crate) trees: Trees,
     /// Whether actors may be made to fail.
@@ -58,6 +60,10 @@ impl Keeper for Service {
     type SessionStream = Told<v1::SessionOutput>;
 
     async fn watch(&self, _: Request<v1::Nothing>) -> Answer<Self::WatchStream> {
+        // Whoever asks wants to know how it is now, and not at the last beat.
+        self.vitals.count_now();
+        let sessions = self.sessions.counts();
+        self.board.revise(|status| status.sessions = Some(sessions));
         let mut status = self.board.watch();
         status.mark_changed();
         let closing = self.closing.clone();

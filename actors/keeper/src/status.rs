@@ -153,6 +153,11 @@ impl Vitals {
         }
     }
 
+    /// Shows what is counted as it is now.
+    pub(crate) fn count_now(&self) {
+        self.show(&self.0.state.lock());
+    }
+
     /// Follows the link until it is over: a beat that comes, and one that does not.
     pub(crate) async fn follow(&self, mut link: watch::Receiver<link::State>) {
         loop {

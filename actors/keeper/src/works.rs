@@ -59,6 +59,8 @@ pub struct Tenure {
     pub token: Vec<u8>,
     /// Where the names' addresses are kept for the keeper after this one.
     pub names: PathBuf,
+    /// How often the keepers before had to find the boundary again.
+    pub reconnects: u64,
 }
 
 /// A boundary, as its holder sees it.
@@ -117,6 +119,7 @@ impl Works {
         let (tell, _) = watch::channel(link::State::fresh(
             epoch,
             attached.version.clone(),
+            reconnects(arguments, attached.takeovers),
             Clock::tokio().now(),
         ));
         let rules = Arc::new(Rules::new(Revision {
@@ -305,6 +308,16 @@ impl Names {
 }
 
 /// Where a sandbox's addresses start: the same for all its keepers, and no way back to the token.
+/// How often the boundary had to be found again until now: what its keepers told of, and a takeover is one more. The gateway
+/// may not know of all; the boundary knows of the takeovers.
+fn reconnects(arguments: &Arguments, takeovers: u64) -> u64 {
+    let told = arguments
+        .tenure
+        .as_ref()
+        .map_or(0, |tenure| tenure.reconnects);
+    takeovers.max(told + u64::from(takeovers > 0))
+}
+
 fn seed_of(token: &[u8]) -> Seed {
     let digest = Sha256::new_with_prefix("holdfast names")
         .chain_update(token)

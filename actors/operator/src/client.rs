@@ -9,6 +9,7 @@
 
 use std::future::Future;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -118,7 +119,12 @@ async fn connect(address: &Address, config: &Config) -> Result<Channel, Unasked>
             let failed = |error| Unasked::Failed(unreachable(address, &deepest(&error)));
             return connected.map_err(failed);
         }
-        Address::Unix { path, .. } => path,
+        Address::Unix { path, given } => {
+            if path.as_os_str().len() > MOST_PATH {
+                return Err(Unasked::Failed(too_long(path, *given)));
+            }
+            path
+        }
     };
     let first = match UnixStream::connect(path).await {
         Ok(stream) => stream,
@@ -172,6 +178,20 @@ fn agree(gateway: &v1::VersionReply) -> Result<(), Failure> {
         .hint("use one version for both: end the old gateway, and start the new one"))
 }
 
+fn too_long(path: &Path, given: bool) -> Failure {
+    let length = path.as_os_str().len();
+    let what = if given {
+        "HOLDFAST_GATEWAY"
+    } else {
+        "HOLDFAST_RUNTIME_DIR"
+    };
+    let message = format!(
+        "use {}: the path of a socket has {MOST_PATH} bytes at most, and this one {length}; set {what} to a shorter one",
+        path.display()
+    );
+    Failure::new(Kind::Unreachable, message)
+}
+
 fn unreachable(address: &Address, why: &str) -> Failure {
     let message = format!(
         "cannot reach gateway at {address}: {why}; start it with {}",
@@ -218,6 +238,9 @@ const REACH: Duration = Duration::from_secs(12);
 const MOST_TRIES: u32 = 50;
 const AGAIN: Duration = Duration::from_millis(100);
 
+/// The most bytes in the path of a Unix socket (`unix(7)`: 108 with the zero at its end).
+const MOST_PATH: usize = 107;
+
 /// Between the connection and the first answer.
 const ANSWER: Duration = Duration::from_secs(2);
 
@@ -234,6 +257,19 @@ mod tests {
             protocol: protocol.into(),
             pid: 1,
         }
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_is_told_with_the_variable_that_made_it() {
+        let path = Path::new("/").join("x".repeat(120));
+
+        let own = too_long(&path, false);
+        assert!(own.message().contains("HOLDFAST_RUNTIME_DIR"));
+        assert!(
+            own.message()
+                .contains("107 bytes at most, and this one 121")
+        );
+        assert!(too_long(&path, true).message().contains("HOLDFAST_GATEWAY"));
     }
 
     /// CL-09: another version is found each time, and both are named.

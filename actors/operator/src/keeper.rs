@@ -195,6 +195,7 @@ async fn serve(
             epoch: sandbox.epoch,
             token,
             names: sandbox.names(),
+            reconnects: sandbox.reconnects,
         }),
     };
     let lasting = match Lasting::start(&arguments, sandbox.assignment(), approach).await {

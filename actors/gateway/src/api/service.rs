@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{check, serving, session, watched};
+use super::{check, present, serving, session, watched};
 use crate::directory::Entry;
 use crate::host::Host;
 use crate::life::Ask;
@@ -73,7 +73,8 @@ impl Gateway for Service {
         request: Request<v1::SandboxRequest>,
     ) -> Result<Response<v1::Status>, Status> {
         let entry = self.host.directory.find(&request.get_ref().sandbox)?;
-        Ok(Response::new(entry.status().as_ref().clone()))
+        let keeper = client(&entry);
+        Ok(Response::new(present::of(&entry, keeper).await))
     }
 
     type WatchStream = Told<v1::Status>;

@@ -79,6 +79,11 @@ impl State {
             state: bytes(state.clone()),
             token: self.row.token.clone(),
             chaos: host.chaos,
+            reconnects: self
+                .last
+                .as_ref()
+                .and_then(|last| last.link.as_ref())
+                .map_or(0, |link| link.reconnects),
         };
         let ground = self.ground.clone();
         let processes = host.processes.clone();

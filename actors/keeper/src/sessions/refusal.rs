@@ -17,16 +17,17 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         ("find" | "execute", libc::E2BIG) => (Code::InvalidArgument, "ArgumentsTooLong"),
         ("find" | "execute", libc::ENOMEM) => (Code::ResourceExhausted, "MemoryPressure"),
         ("find" | "execute", _) => (Code::PermissionDenied, "ProgramNotExecutable"),
-        ("enter its directory", libc::ENOENT | libc::ENOTDIR) => {
-            (Code::NotFound, "DirectoryNotFound")
-        }
-        ("enter its directory", _) => (Code::PermissionDenied, "DirectoryNotReachable"),
+        (DIRECTORY, libc::ENOENT | libc::ENOTDIR) => (Code::NotFound, "DirectoryNotFound"),
+        (DIRECTORY, _) => (Code::PermissionDenied, "DirectoryNotReachable"),
         (_, libc::EMFILE | libc::ENFILE) => (Code::ResourceExhausted, DESCRIPTORS),
         (_, libc::EAGAIN) => (Code::ResourceExhausted, "ProcessPressure"),
         (_, libc::ENOMEM | libc::ENOBUFS) => (Code::ResourceExhausted, "MemoryPressure"),
         (_, _) => (Code::Internal, "NotStarted"),
     };
-    let program = String::from_utf8_lossy(program);
+    let program = match String::from_utf8_lossy(program) {
+        nameless if nameless.is_empty() => "''".into(),
+        program => program,
+    };
     let problem = v1::Problem {
         reason: reason.to_owned(),
         details: HashMap::from([
@@ -39,7 +40,12 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
             0
         },
     };
-    let message = format!("{} {program}: {}", refused.step, refused.message);
+    let message = if refused.step == DIRECTORY {
+        // It names the directory, and the program has nothing to do with it.
+        format!("{} {}", refused.step, refused.message)
+    } else {
+        format!("{} {program}: {}", refused.step, refused.message)
+    };
     problem::status(code, message, &problem)
 }
 
@@ -235,6 +241,9 @@ pub(crate) fn silent(what: &str, outcome: &str) -> Status {
 pub(crate) fn usage(message: &str) -> Status {
     problem::plain(Code::InvalidArgument, message, "Usage")
 }
+
+/// The step before the program is looked for.
+const DIRECTORY: &str = "enter its directory";
 
 const DESCRIPTORS: &str = "DescriptorPressure";
 

@@ -80,11 +80,19 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
     let bytes = bytes_of(path).map_err(|error| unreadable(path, &error))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
+        let (text, wrong) = error.as_bytes().split_at(valid);
+        let line = text.split(|byte| *byte == b'\n').count();
+        let before = text
+            .rsplit(|byte| *byte == b'\n')
+            .next()
+            .unwrap_or_default();
+        let column = String::from_utf8_lossy(before).chars().count() + 1;
         let message = format!(
-            "read policy {}: byte {valid} is not UTF-8 text",
-            path.display()
+            "read policy {}:{line}:{column}: byte {valid} (0x{:02x}) is not UTF-8 text",
+            path.display(),
+            wrong.first().copied().unwrap_or_default(),
         );
-        Failure::new(Kind::Unreadable, message)
+        Failure::new(Kind::Unreadable, message).hint("write it as UTF-8: `iconv -t UTF-8`")
     })
 }
 

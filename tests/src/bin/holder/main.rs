@@ -86,6 +86,7 @@ fn hold(directory: &Path, approach: Approach, epoch: u64) -> Outcome<()> {
             epoch,
             token: fs::read(directory.join("token"))?,
             names: directory.join("names"),
+            reconnects: 0,
         }),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread()
