@@ -138,3 +138,33 @@ fn a_stop_reaches_its_end_though_the_boundary_is_stopped() {
 }
 
 const SECOND: Duration = Duration::from_secs(1);
+
+/// EX-01: Ctrl-C while a session is being started leaves nothing running that nobody knows of.
+#[test]
+fn an_exec_that_is_interrupted_while_it_starts_leaves_no_session() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let stopped = Stopped::new(boundary(&host));
+        let starting = host.exec("qa", &["sleep", "300"]).start();
+        until("it listens to signals", LONG, || {
+            catches(starting.pid(), Signal::SIGINT)
+        });
+
+        starting.signal(Signal::SIGINT);
+        drop(stopped);
+
+        assert_eq!(starting.finish().code(), Some(130));
+        let listed = host.done("sessions qa").text();
+        let row = listed.lines().find(|row| row.contains("sleep 300"));
+        assert!(row.is_none_or(|row| row.contains("signal 2")), "{listed}");
+    }
+}
+
+/// Whether a handler of the process waits for the signal.
+fn catches(pid: Pid, signal: Signal) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    caught.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
+}

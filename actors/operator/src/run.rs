@@ -10,7 +10,7 @@ use holdfast_observability::{Journal, Level};
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
-use crate::session::foreground::{self, Ends};
+use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::terminal::Raw;
 use request::Request;
 
@@ -73,7 +73,11 @@ async fn attended(
         started = Some(keeper);
         Ok(session.into())
     };
-    let code = foreground::attend(launching, ends, request.timeout, raw).await;
+    let bounds = Bounds {
+        limit: request.timeout,
+        ..Bounds::default()
+    };
+    let code = foreground::attend(launching, ends, bounds, raw).await;
     if let Some(keeper) = started {
         // Whoever was told to leave, or lost the program, does not wait for what it had to say.
         if code.is_ok() {

@@ -22,7 +22,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
 use crate::run::environment;
-use crate::session::foreground::{self, Ends};
+use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::printer::{Capture, Captured, Sink};
 use crate::session::remote::{Carried, Manner, Part};
 use crate::session::terminal::{self, Raw};
@@ -89,7 +89,16 @@ impl Attended {
             Ok(session)
         };
         let raw = self.raw.then(|| Raw::enter(None)).flatten();
-        let attending = foreground::attend(launching, ends, self.limit, raw);
+        let bounds = Bounds {
+            limit: self.limit,
+            // What the sandbox is asked to start it starts, whether we stay or not.
+            answer: if self.manner.ours {
+                ANSWER
+            } else {
+                Duration::ZERO
+            },
+        };
+        let attending = foreground::attend(launching, ends, bounds, raw);
         let carrying = async {
             match client::reach(config).await {
                 Ok(client) => Ok(part.carry(client, self.first).await),
@@ -270,6 +279,9 @@ fn start(arguments: &Exec, config: &Config) -> Result<v1::ExecStart, Failure> {
         stdin: arguments.input,
     })
 }
+
+/// How long we stay after a signal to hear whether the session began.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How much later than the sandbox we give up on a session whose time is up.
 const SLACK: Duration = Duration::from_secs(2);

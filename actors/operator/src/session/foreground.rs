@@ -2,21 +2,23 @@
 //!
 //! ```text
 //! Starting ──launched──> Running ──exit──> Draining ──all is written──> its exit code
-//!     │ signal              │ limit, signals      │ signals
-//!     └──> 128+N            └──> 124, 128+N       └──> its exit code, at once
+//!     │ signal    ▲         │ limit, signals      │ signals
+//!     │           │         └──> 124, 128+N       └──> its exit code, at once
+//!     ├─ leaving undoes the launch ──> 128+N
+//!     └─ it does not: the answer is awaited, and the signal passed on
 //! ```
 
+use std::convert::Infallible;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
-use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::input;
-use super::printer::{self, Printed, Sink};
+use super::printer::{Printed, Printer, Sink};
 use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
 use super::{Exit, Session};
@@ -45,22 +47,38 @@ impl Ends {
     }
 }
 
+/// What an attendance is bounded by.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Bounds {
+    /// How long the session may take, its launch included.
+    pub(crate) limit: Option<Duration>,
+    /// How long the answer to a launch is awaited that a signal has met. Zero where dropping the launch undoes it.
+    pub(crate) answer: Duration,
+}
+
 /// Attends a session from its start to its end. Answers our exit code.
 pub(crate) async fn attend(
     launching: impl Future<Output = Result<Session, Failure>>,
     ends: Ends,
-    limit: Option<Duration>,
+    Bounds { limit, answer }: Bounds,
     raw: Option<Raw>,
 ) -> Result<u8, Failure> {
     let internal = |error: io::Error| Failure::caused(Kind::Internal, "listen for signals", &error);
     let mut signals = Signals::listen(raw.is_some()).map_err(internal)?;
     let deadline = limit.map(later);
-    let session = tokio::select! {
-        session = launching => session?,
-        signal = first_end(&mut signals) => return Err(Failure::interrupted(signal)),
+    tokio::pin!(launching);
+    let (session, met) = tokio::select! {
+        session = &mut launching => (session?, None),
+        signal = first_end(&mut signals) => {
+            let session = awaited(launching, answer, &mut signals, signal).await?;
+            (session, Some(Heard::End(signal)))
+        }
         () = passing(deadline) => return Err(timed_out(limit)),
     };
     let mut running = Running::begin(session, ends, raw)?;
+    if let Some(met) = met {
+        running.hear(met).await;
+    }
     let ending = running.wait(&mut signals, deadline).await;
     if let Ending::Known(_) | Ending::TimedOut = ending {
         running.drain(&mut signals).await?;
@@ -92,7 +110,7 @@ struct Running {
     cancels: bool,
     /// The first signal that was passed on.
     passed_on: Option<i32>,
-    printed: [Option<oneshot::Receiver<Printed>>; 2],
+    printers: [Printer; 2],
     patience: Patience,
     raw: Option<Raw>,
 }
@@ -100,8 +118,8 @@ struct Running {
 impl Running {
     fn begin(session: Session, ends: Ends, raw: Option<Raw>) -> Result<Self, Failure> {
         let internal = |error: io::Error| Failure::caused(Kind::Internal, "start a thread", &error);
-        let output = printer::print("stdout", ends.output, session.stdout).map_err(internal)?;
-        let errors = printer::print("stderr", ends.errors, session.stderr).map_err(internal)?;
+        let output = Printer::new("stdout", ends.output, session.stdout);
+        let errors = Printer::new("stderr", ends.errors, session.stderr);
         if let Some(stdin) = session.stdin {
             input::pump(ends.input, stdin, session.guest).map_err(internal)?;
         }
@@ -110,7 +128,7 @@ impl Running {
             exit: session.exit,
             cancels: session.cancels,
             passed_on: None,
-            printed: [Some(output), Some(errors)],
+            printers: [output, errors],
             patience: Patience::of(session.guest),
             raw,
         })
@@ -128,6 +146,7 @@ impl Running {
                 heard = signals.next() => if let Some(signal) = self.hear(heard).await {
                     return Ending::Left(signal);
                 },
+                never = flow(&mut self.printers) => match never {},
                 () = passing(deadline) => {
                     if late {
                         return Ending::Overdue;
@@ -142,33 +161,25 @@ impl Running {
 
     /// Waits until everything is written; a signal means that nobody wants the rest.
     async fn drain(&mut self, signals: &mut Signals) -> Result<(), Failure> {
-        for place in 0..self.printed.len() {
-            let Some(mut printed) = self.printed[place].take() else {
-                continue;
-            };
-            let printed = loop {
-                tokio::select! {
-                    printed = &mut printed => break printed,
-                    heard = signals.next() => {
-                        if let Heard::End(_) = heard {
-                            return Ok(());
-                        }
-                        self.hear(heard).await;
-                    }
+        loop {
+            let [output, errors] = &mut self.printers;
+            tokio::select! {
+                printed = async { tokio::join!(output.run(), errors.run()) } => {
+                    let failed = |(name, printed): (_, &Printed)| match printed {
+                        Printed::Whole | Printed::Closed => None,
+                        Printed::Failed(error) => Some(unwritten(name, error)),
+                    };
+                    let failure = [("stdout", printed.0), ("stderr", printed.1)].into_iter().find_map(failed);
+                    return failure.map_or(Ok(()), Err);
                 }
-            };
-            match printed {
-                Ok(Printed::Whole | Printed::Closed) => {}
-                Ok(Printed::Failed(error)) => return Err(unwritten(place, &error)),
-                Err(_untold) => {
-                    return Err(Failure::new(
-                        Kind::Internal,
-                        "write the output: its thread ended",
-                    ));
+                heard = signals.next() => {
+                    if let Heard::End(_) = heard {
+                        return Ok(());
+                    }
+                    self.hear(heard).await;
                 }
             }
         }
-        Ok(())
     }
 
     /// Obeys one signal. `Some`: leave at once.
@@ -211,6 +222,38 @@ impl Running {
     }
 }
 
+/// The session whose launch a signal has met, if it is told within `answer` that it runs: then it can be ended.
+async fn awaited(
+    launching: impl Future<Output = Result<Session, Failure>>,
+    answer: Duration,
+    signals: &mut Signals,
+    signal: i32,
+) -> Result<Session, Failure> {
+    if answer.is_zero() {
+        return Err(Failure::interrupted(signal));
+    }
+    let launched = tokio::select! {
+        launched = timeout(answer, launching) => launched,
+        signal = first_end(signals) => return Err(unanswered(signal)),
+    };
+    match launched {
+        Ok(Ok(session)) => Ok(session),
+        Ok(Err(_unlaunched)) => Err(Failure::interrupted(signal)),
+        Err(_late) => Err(unanswered(signal)),
+    }
+}
+
+fn unanswered(signal: i32) -> Failure {
+    Failure::interrupted(signal)
+        .hint("nobody has said whether it began: `holdfast sessions NAME` shows what runs")
+}
+
+/// Has all output flow, for as long as somebody waits for something else.
+async fn flow([output, errors]: &mut [Printer; 2]) -> Infallible {
+    tokio::join!(output.run(), errors.run());
+    std::future::pending().await
+}
+
 /// The first signal that asks us to end.
 async fn first_end(signals: &mut Signals) -> i32 {
     loop {
@@ -244,8 +287,7 @@ pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
     }
 }
 
-fn unwritten(place: usize, error: &io::Error) -> Failure {
-    let name = ["stdout", "stderr"][place];
+fn unwritten(name: &str, error: &io::Error) -> Failure {
     Failure::caused(Kind::OutputFailed, format!("write to {name}"), error)
 }
 

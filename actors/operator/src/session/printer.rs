@@ -1,10 +1,16 @@
-//! Writes a program's output to one of our ends, byte for byte, on a thread of its own.
+//! Writes a program's output to one of our ends, byte for byte, on a thread of its own, which most streams never need.
+//!
+//! ```text
+//! Quiet ──a first chunk──> a thread writes ──end, reader gone, failure──> told
+//!   └──end──> told
+//! ```
 //!
 //! A slow reader holds the program back through the bounded channel. A reader who has gone closes the channel. Output
 //! that is wanted as a document is kept in memory instead, up to a bound.
 
 use std::fs::File;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::mem;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::Arc;
 use std::thread;
@@ -44,7 +50,7 @@ impl Capture {
 
     /// Takes out what was kept.
     pub(crate) fn take(&self) -> Captured {
-        std::mem::take(&mut self.0.lock())
+        mem::take(&mut self.0.lock())
     }
 
     fn add(&self, chunk: &[u8]) {
@@ -68,28 +74,84 @@ pub(crate) enum Printed {
     Failed(io::Error),
 }
 
-/// Writes what comes out of `source` to `output`; the end is told when there is nothing left to write.
-pub(crate) fn print(
-    name: &str,
-    output: Sink,
-    source: mpsc::Receiver<Bytes>,
-) -> io::Result<oneshot::Receiver<Printed>> {
-    let (end, ended) = oneshot::channel();
-    let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
-    thread.spawn(move || {
-        let printed = match output {
-            Sink::File(output) => write_all(File::from(output), source),
-            Sink::Memory(capture) => keep_all(&capture, source),
-        };
-        let _nobody_waits = end.send(printed);
-    })?;
-    Ok(ended)
+/// One of a program's two outputs, on its way to one of our ends.
+#[derive(Debug)]
+pub(crate) struct Printer {
+    name: &'static str,
+    flow: Flow,
 }
 
-fn write_all(mut output: File, mut source: mpsc::Receiver<Bytes>) -> Printed {
+#[derive(Debug)]
+enum Flow {
+    /// Nothing has come yet; the first chunk starts the thread.
+    Quiet(OwnedFd, mpsc::Receiver<Bytes>),
+    /// The thread says how it ended.
+    Writing(oneshot::Receiver<Printed>),
+    /// What comes is kept.
+    Keeping(Capture, mpsc::Receiver<Bytes>),
+    /// Nothing comes any more.
+    Over(Printed),
+}
+
+impl Printer {
+    /// What comes out of `source` goes to `output`; `name` is its thread's.
+    pub(crate) fn new(name: &'static str, output: Sink, source: mpsc::Receiver<Bytes>) -> Self {
+        let flow = match output {
+            Sink::File(output) => Flow::Quiet(output, source),
+            Sink::Memory(capture) => Flow::Keeping(capture, source),
+        };
+        Self { name, flow }
+    }
+
+    /// Has the bytes flow until there is nothing left to write. May be broken off and called again.
+    pub(crate) async fn run(&mut self) -> &Printed {
+        loop {
+            match &mut self.flow {
+                Flow::Quiet(_, source) => {
+                    let first = source.recv().await;
+                    let quiet = mem::replace(&mut self.flow, Flow::Over(Printed::Whole));
+                    if let (Some(first), Flow::Quiet(output, source)) = (first, quiet) {
+                        self.flow = write(self.name, output, first, source);
+                    }
+                }
+                Flow::Writing(ended) => {
+                    let ended = ended.await;
+                    let silent = |_| Printed::Failed(io::Error::other("its thread has ended"));
+                    self.flow = Flow::Over(ended.unwrap_or_else(silent));
+                }
+                Flow::Keeping(capture, source) => match source.recv().await {
+                    Some(chunk) => capture.add(&chunk),
+                    None => self.flow = Flow::Over(Printed::Whole),
+                },
+                Flow::Over(_) => break,
+            }
+        }
+        match &self.flow {
+            Flow::Over(printed) => printed,
+            Flow::Quiet(..) | Flow::Writing(_) | Flow::Keeping(..) => &Printed::Whole,
+        }
+    }
+}
+
+/// On a thread: a write takes as long as the reader likes.
+fn write(name: &str, output: OwnedFd, first: Bytes, source: mpsc::Receiver<Bytes>) -> Flow {
+    let (end, ended) = oneshot::channel();
+    let thread = thread::Builder::new().name(name.into()).stack_size(STACK);
+    let started = thread.spawn(move || {
+        let printed = write_all(File::from(output), first, source);
+        let _nobody_waits = end.send(printed);
+    });
+    match started {
+        Ok(_) => Flow::Writing(ended),
+        Err(error) => Flow::Over(Printed::Failed(error)),
+    }
+}
+
+fn write_all(mut output: File, first: Bytes, mut source: mpsc::Receiver<Bytes>) -> Printed {
     let _unstopped = terminal::never_stopped();
     let at_terminal = output.is_terminal();
-    while let Some(chunk) = source.blocking_recv() {
+    let mut next = Some(first);
+    while let Some(chunk) = next {
         if let Err(error) = write_chunk(&mut output, &chunk) {
             // A terminal that was hung up answers EIO: its reader has gone like that of a pipe.
             let hung_up = at_terminal && error.raw_os_error() == Some(libc::EIO);
@@ -100,13 +162,7 @@ fn write_all(mut output: File, mut source: mpsc::Receiver<Bytes>) -> Printed {
                 Printed::Failed(error)
             };
         }
-    }
-    Printed::Whole
-}
-
-fn keep_all(capture: &Capture, mut source: mpsc::Receiver<Bytes>) -> Printed {
-    while let Some(chunk) = source.blocking_recv() {
-        capture.add(&chunk);
+        next = source.blocking_recv();
     }
     Printed::Whole
 }

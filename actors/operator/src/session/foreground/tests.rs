@@ -4,7 +4,7 @@ use std::thread;
 
 use bytes::Bytes;
 use holdfast_keeper::sessions::{self, Exit};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::*;
 
@@ -68,13 +68,22 @@ fn runtime() -> tokio::runtime::Runtime {
     builder.enable_all().build().expect("a runtime")
 }
 
+fn bounds(limit: Option<Duration>) -> Bounds {
+    Bounds {
+        limit,
+        ..Bounds::default()
+    }
+}
+
 /// Attends `program` on a runtime of its own, beside this thread.
 fn attended(
     session: Session,
     ends: Ends,
     limit: Option<Duration>,
 ) -> thread::JoinHandle<Result<u8, Failure>> {
-    thread::spawn(move || runtime().block_on(attend(async { Ok(session) }, ends, limit, None)))
+    thread::spawn(move || {
+        runtime().block_on(attend(async { Ok(session) }, ends, bounds(limit), None))
+    })
 }
 
 fn all(mut pipe: PipeReader) -> Vec<u8> {
@@ -237,10 +246,12 @@ fn a_killed_session_that_does_not_answer_is_left_after_a_while() {
     let paused = builder.enable_all().start_paused(true).build();
 
     let limit = Some(Duration::from_hours(1));
-    let outcome =
-        paused
-            .expect("a runtime")
-            .block_on(attend(async { Ok(session) }, ends, limit, None));
+    let outcome = paused.expect("a runtime").block_on(attend(
+        async { Ok(session) },
+        ends,
+        bounds(limit),
+        None,
+    ));
 
     assert_eq!(program.control.try_recv(), Ok(Control::Kill));
     assert_eq!(outcome.expect_err("timed out").kind(), Kind::TimedOut);
@@ -264,7 +275,7 @@ fn a_start_that_fails_is_told_as_it_is() {
     let (ends, _person) = ends();
     let launching = async { Err(Failure::new(Kind::ProgramNotFound, "find nosuch")) };
 
-    let outcome = runtime().block_on(attend(launching, ends, None, None));
+    let outcome = runtime().block_on(attend(launching, ends, Bounds::default(), None));
 
     assert_eq!(outcome.expect_err("fails").kind(), Kind::ProgramNotFound);
 }
