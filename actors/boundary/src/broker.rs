@@ -99,8 +99,14 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
     };
     let mut patrol = tokio::time::interval(PATROL);
     patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut patrols = false;
     loop {
-        let has_room = broker.waiting().has_room();
+        let (has_room, has_calls) = broker.look_at_what_waits();
+        if has_calls && !patrols {
+            patrol.reset();
+        }
+        // A broker that is not asked anything sleeps.
+        patrols = has_calls;
         tokio::select! {
             biased;
             Ok(()) = lanes.changed() => {
@@ -124,7 +130,7 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
                     None => return Ok(()),
                 }
             }
-            _ = patrol.tick() => broker.patrol()?,
+            _ = patrol.tick(), if patrols => broker.patrol()?,
         }
     }
 }
@@ -290,8 +296,15 @@ impl Broker {
                 self.answered(listener.interrupt(id)?);
             }
         }
-        waiting.races(self.arguments.counts.races.load(Ordering::Relaxed));
         Ok(())
+    }
+
+    /// Whether one more call may be heard, and whether any waits. The keeper is told of the races that were counted meanwhile.
+    fn look_at_what_waits(&self) -> (bool, bool) {
+        let mut waiting = self.waiting();
+        let (has_room, has_calls) = (waiting.has_room(), waiting.has_calls());
+        waiting.races(self.arguments.counts.races.load(Ordering::Relaxed));
+        (has_room, has_calls)
     }
 
     fn answered(&self, in_time: bool) {

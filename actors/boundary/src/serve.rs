@@ -243,7 +243,7 @@ impl LauncherArguments {
                 // It answers nothing while it proves.
                 self.feel(me);
             }
-            Told::Pong(_) => self.pulse.heard(me.now()),
+            Told::Pong(_) => self.pulse.heard(),
             Told::Started(started) => return self.sessions.started(started.session, descriptor),
             Told::NotStarted(refused) => self.sessions.refused(refused),
             Told::Ended(ended) => self.sessions.ended(ended.session, ended.exit),

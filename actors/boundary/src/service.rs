@@ -211,7 +211,7 @@ impl Boundary for Service {
             denied: self.hold.counts.denied.load(Relaxed),
             faults: self.hold.counts.faults.load(Relaxed),
         };
-        let silent = self.hold.pulse.silence(self.hold.clock.now()).as_millis();
+        let silent = self.hold.pulse.beat(self.hold.clock.now()).as_millis();
         Ok(Response::new(v1::BeatReply {
             broker: Some(broker),
             descriptors: self.hold.descriptors(),

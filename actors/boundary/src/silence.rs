@@ -28,11 +28,6 @@ impl Silence {
         }
     }
 
-    /// It counts from now on, if it does not yet.
-    pub(crate) fn begin(&mut self, now: Moment) {
-        self.looked.get_or_insert(now);
-    }
-
     /// The other has been heard.
     pub(crate) fn heard(&mut self, at: Moment) {
         self.silent = Duration::ZERO;

@@ -22,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Clock, Fault, Me, Moment};
+use holdfast_clock::every;
 use holdfast_kernel::descriptors::both_noted;
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
@@ -311,19 +312,19 @@ async fn beat(arguments: Arguments, clock: &Clock) -> Result<String, Fault> {
         state,
         ..
     } = arguments;
-    let mut broken = false;
-    let mut ticks = tokio::time::interval(BEAT);
-    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let (mut broken, mut suspect) = (false, false);
+    let mut ticks = every(BEAT);
     loop {
-        ticks.tick().await;
+        tokio::select! {
+            _ = ticks.tick() => {}
+            () = tokio::time::sleep(CLOSER), if suspect => {}
+        }
         let asked = clock.now();
         let answered = ask(&mut control, lasting, &state, clock).await;
         match answered {
             Some(Ok(reply)) => {
                 let reply = reply.into_inner();
-                if Duration::from_millis(reply.launcher_silent_ms) > SUSPECT {
-                    ticks.reset_after(CLOSER);
-                }
+                suspect = Duration::from_millis(reply.launcher_silent_ms) > SUSPECT;
                 state.send_modify(|state| {
                     state.reconnects += u64::from(std::mem::take(&mut broken));
                     state.heard(reply, asked, clock.now());
@@ -371,7 +372,7 @@ const WINDOW: u32 = 1 << 20;
 /// How often the boundary is asked for a sign of life.
 pub const BEAT: Duration = Duration::from_millis(700);
 
-/// A launcher that is silent for longer is looked at more often: it answers twice a second.
+/// A launcher that owes a sign of life for longer is looked at more often.
 const SUSPECT: Duration = Duration::from_millis(650);
 
 /// How often.

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The limit is read anew each time, for it is changed from outside (`prlimit(1)`). A count costs two system calls and no
-//! descriptor, whatever is open, so it is made four times a second and not only while there is a shortage: one that has just
+//! descriptor, whatever is open, so it is made three times a second and not only while there is a shortage: one that has just
 //! begun has to be known within half a second. The host's table of files (`ENFILE`) is asked beside it by opening one more, and
 //! the audit whether it can be written to: either shortage closes the sandbox without anybody here being told.
 //!
@@ -20,6 +20,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
+use holdfast_clock::every;
 use holdfast_kernel::descriptors::{self, is_host_full};
 use holdfast_wire::v1;
 use tokio::sync::watch;
@@ -65,8 +66,7 @@ impl Actor for Pressure {
         let mut strain = Strain::Easy;
         arguments.count(&mut strain)?;
         me.spawn(async move {
-            let mut ticks = tokio::time::interval(TURN);
-            ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            let mut ticks = every(TURN);
             loop {
                 ticks.tick().await;
                 arguments.count(&mut strain)?;
@@ -130,8 +130,8 @@ impl Strain {
     }
 }
 
-/// Between two counts.
-const TURN: Duration = Duration::from_millis(250);
+/// Between two counts: half a beat, so that every other one is made when the beat wakes the process anyway.
+const TURN: Duration = Duration::from_millis(350);
 
 /// What an exec, a connection, a name and a canary take together, and one for whoever asks how things stand.
 const SHORT: u64 = 10;

@@ -1,8 +1,8 @@
-//! Writes on the board what is known of the sandbox: its health at once, what is merely counted every 700 ms.
+//! Writes on the board what is known of the sandbox: its health at once, what is merely counted with each beat.
 //!
 //! ```text
 //!  supervision, link, canary, pressure, rulebook ── note ──> Health ── changed ──> board, at once
-//!  desk, broker, descriptors ──────────────────────────────> counters ── every REFRESH ──> board
+//!  desk, broker, descriptors ──────────────────────────────> counters ── each beat ──────> board
 //!  time ── the first observation that grows old ───────────> Health
 //! ```
 //!
@@ -43,6 +43,8 @@ struct State {
     boundary: Option<v1::Descriptors>,
     keeper: Option<v1::Descriptors>,
     desk: Option<Arc<Desk>>,
+    /// When all of it was shown last.
+    shown: Moment,
     /// What was logged last.
     logged: (Phase, &'static str),
 }
@@ -68,12 +70,13 @@ impl Vitals {
                 boundary: None,
                 keeper: None,
                 desk: None,
+                shown: now,
                 logged,
             }),
             canary: Notify::new(),
             clock,
         }));
-        vitals.show(&vitals.0.state.lock());
+        vitals.show(&mut vitals.0.state.lock());
         vitals
     }
 
@@ -87,11 +90,15 @@ impl Vitals {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock();
         let restarted = restart_of(&event);
+        // What is merely counted is shown with each beat: whoever watches is woken once for both.
+        let is_beat = matches!(event, Event::Beat(..));
         state.keep(&event, self.0.anchor);
         let turn = state.health.step(event, now);
         if turn.changed {
             state.log();
-            self.show(&state);
+        }
+        if turn.changed || is_beat {
+            self.show(&mut state);
         }
         drop(state);
         if let Some((actor, restarts)) = restarted {
@@ -134,28 +141,28 @@ impl Vitals {
         self.0.state.lock().keeper = Some(counted);
     }
 
-    /// Shows what grows old when it does, and what is merely counted every [`REFRESH`]. Never ends.
+    /// Shows what grows old when it does, and what is merely counted every [`REFRESH`] if no beat has shown it. Never ends.
     pub(crate) async fn refresh(&self) {
-        let mut next = self.0.clock.now();
         loop {
-            let now = self.0.clock.now();
-            if now >= next {
-                next = now + REFRESH;
-                self.note(Event::Passed);
-                self.show(&self.0.state.lock());
-            }
-            let expiry = self.0.state.lock().health.expires();
-            // A little later than the last moment at which it is still good.
-            let expiry = expiry.map_or(Moment::NEVER, |expiry| expiry + MILLISECOND);
-            let wake = next.min(expiry.max(now + MILLISECOND));
-            tokio::time::sleep(wake - now).await;
             self.note(Event::Passed);
+            let now = self.0.clock.now();
+            let wake = {
+                let mut state = self.0.state.lock();
+                if now >= state.shown + REFRESH {
+                    self.show(&mut state);
+                }
+                let expiry = state.health.expires();
+                // A little later than the last moment at which it is still good.
+                let expiry = expiry.map_or(Moment::NEVER, |expiry| expiry + MILLISECOND);
+                (state.shown + REFRESH).min(expiry.max(now + MILLISECOND))
+            };
+            tokio::time::sleep(wake - now).await;
         }
     }
 
     /// Shows what is counted as it is now.
     pub(crate) fn count_now(&self) {
-        self.show(&self.0.state.lock());
+        self.show(&mut self.0.state.lock());
     }
 
     /// Follows the link until it is over: a beat that comes, and one that does not.
@@ -206,8 +213,14 @@ impl Vitals {
     }
 
     /// Writes all of it on the board, under the lock, so that what is older never comes later.
-    fn show(&self, state: &State) {
-        let Shared { board, anchor, .. } = &*self.0;
+    fn show(&self, state: &mut State) {
+        let Shared {
+            board,
+            anchor,
+            clock,
+            ..
+        } = &*self.0;
+        state.shown = clock.now();
         board.revise(|status| {
             write_report(status, state.health.report(), *anchor);
             status.canary = Some(state.canary);
@@ -349,8 +362,8 @@ fn egress(desk: &Desk) -> v1::EgressCounts {
     }
 }
 
-/// How often what is merely counted is shown.
-const REFRESH: Duration = Duration::from_millis(700);
+/// How often what is merely counted is shown when no beat comes: each that comes shows it, and is there before.
+const REFRESH: Duration = Duration::from_millis(850);
 
 /// So many kinds of races are told apart.
 const MOST_RACES: usize = 64;

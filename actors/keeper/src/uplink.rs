@@ -177,6 +177,7 @@ impl Arguments {
                 _ = ticks.tick() => {}
                 Ok(()) = self.status.changed() => {}
             }
+            ticks.reset();
             let report = self.report();
             last = told_by(&report);
             unheard = unheard.saturating_add(1);
@@ -216,8 +217,8 @@ async fn dial(path: &Path) -> Result<Channel, tonic::transport::Error> {
         .await
 }
 
-/// No lease is left without a report for longer: half of what a gateway grants.
-const REPORT: Duration = Duration::from_millis(700);
+/// No lease is left without a report for longer: less than half of what a gateway grants. The status changes with every beat, so it is only needed when none comes.
+const REPORT: Duration = Duration::from_millis(850);
 
 /// How long connecting, or handing over one report, may take.
 const PATIENCE: Duration = Duration::from_secs(2);

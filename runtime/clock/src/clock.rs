@@ -64,6 +64,19 @@ impl Clock {
     }
 }
 
+/// Ticks every `period`: at once, and then when whole periods have passed since this process began. So whatever has the same period, or a
+/// multiple of it, is woken together, which costs an idle process one wake-up and not several. A tick that is missed is left out.
+#[cfg(feature = "tokio")]
+pub fn every(period: Duration) -> tokio::time::Interval {
+    let since = tokio_instant().saturating_duration_since(origin());
+    let into = since.as_nanos() % period.as_nanos().max(1);
+    let into = Duration::from_nanos(u64::try_from(into).unwrap_or_default());
+    let last = origin() + since.saturating_sub(into);
+    let mut ticks = tokio::time::interval_at(last.into(), period);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
+    ticks
+}
+
 /// A clock that moves only when told to. Clones are the same clock.
 #[derive(Clone, Debug)]
 pub struct ManualClock(Arc<Mutex<Hands>>);
@@ -157,6 +170,27 @@ mod tests {
         let before = clock.now();
         while clock.now() == before {}
         assert!(clock.now() > before);
+    }
+
+    #[cfg(feature = "tokio")]
+    #[test]
+    fn what_has_the_same_period_is_due_at_the_same_moments_whenever_it_began() {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_time()
+            .build()
+            .expect("a runtime");
+        runtime.block_on(async {
+            let (short, long) = (Duration::from_millis(10), Duration::from_millis(20));
+            let mut early = every(short);
+            early.tick().await;
+            early.tick().await;
+            let mut late = every(long);
+
+            let (one, other) = (early.tick().await, late.tick().await);
+
+            let apart = one.max(other) - one.min(other);
+            assert_eq!(apart.as_nanos() % short.as_nanos(), 0, "{apart:?}");
+        });
     }
 
     #[test]

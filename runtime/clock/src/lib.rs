@@ -9,5 +9,7 @@ mod clock;
 mod moment;
 
 pub use chance::{Dice, Seed};
+#[cfg(feature = "tokio")]
+pub use clock::every;
 pub use clock::{Clock, ManualClock};
 pub use moment::Moment;

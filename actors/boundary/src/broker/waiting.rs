@@ -109,6 +109,11 @@ impl Waiting {
         self.outbox.pop_front();
     }
 
+    /// Whether any call waits for a verdict.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
+    }
+
     /// Whether one more call may be heard; otherwise it waits in the kernel. A keeper is told everything before the next
     /// call is heard; for one that is still to come, some of it is kept.
     pub(super) fn has_room(&self) -> bool {

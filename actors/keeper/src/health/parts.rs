@@ -276,8 +276,9 @@ const LAUNCHER: &str = "launcher";
 /// The same for the audit.
 const AUDIT: &str = "audit";
 
-/// A launcher that is silent for longer does not start anything. It is asked for a sign of life twice a second.
-pub(super) const LAUNCHER_PATIENCE: Duration = Duration::from_millis(1200);
+/// A launcher that owes a sign of life for longer does not start anything. It is asked for one with each beat: one that stands still is
+/// asked 700 ms later at the latest, is suspect another 700 ms later, and is known with the next look.
+pub(super) const LAUNCHER_PATIENCE: Duration = Duration::from_millis(850);
 
 /// Descriptors that the boundary should have left: what a session needs at its start (7) and its connection (1), the same for
 /// a canary, which has a connection already (7), and one to look at a caller.

@@ -118,7 +118,7 @@ const LEAST_FOR_OTHERS: u64 = 12;
 const MOST_CONNECTIONS: usize = 16_384;
 
 /// The next count is made by then.
-const RETRY: Duration = Duration::from_millis(250);
+const RETRY: Duration = Duration::from_millis(350);
 
 #[cfg(test)]
 mod tests {

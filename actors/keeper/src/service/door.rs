@@ -5,7 +5,7 @@
 //!     └── EMFILE, ENFILE, ENOBUFS, ENOMEM ──> Resting, 10 ms … 1 s ──> Accepting
 //! ```
 //!
-//! Whoever wants to come in meanwhile waits in the backlog. A socket whose place is empty is found by nobody: once a second it
+//! Whoever wants to come in meanwhile waits in the backlog. A socket whose place is empty is found by nobody: with each beat it
 //! is looked for, and made anew. One that is another keeper's is left alone.
 
 use std::io;
@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Backoff, Class, Seed};
+use holdfast_clock::every;
 use holdfast_kernel::descriptors::noted;
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
@@ -56,11 +57,12 @@ impl Door {
         seed: Seed,
     ) -> io::Error {
         let (mut dice, mut failures) = (seed.dice(), 0);
+        let mut looks = every(LOOK);
         loop {
             let listener = Arc::clone(&self.listener.lock());
             let came = tokio::select! {
                 came = listener.accept() => came,
-                () = tokio::time::sleep(LOOK) => {
+                _ = looks.tick() => {
                     self.look();
                     continue;
                 }
@@ -124,8 +126,8 @@ fn is_passing(error: &io::Error) -> bool {
 /// Between two tries while there is no descriptor.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(10), Duration::from_secs(1));
 
-/// How soon a socket that was removed is missed.
-const LOOK: Duration = Duration::from_secs(1);
+/// How soon a socket that was removed is missed: with the beat, which wakes the process anyway.
+const LOOK: Duration = Duration::from_millis(700);
 
 #[cfg(test)]
 mod tests {

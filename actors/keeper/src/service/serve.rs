@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
+use holdfast_clock::every;
 use holdfast_wire::MOST_BYTES;
 use holdfast_wire::v1::keeper_server::KeeperServer;
 use tokio::sync::{mpsc, oneshot, watch};
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::Service;
@@ -84,8 +85,7 @@ impl Actor for Server {
 
 /// Counts that change with every exec are told at a pace of their own.
 async fn tally(service: Service) -> Result<(), Fault> {
-    let mut ticks = interval(TALLY);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut ticks = every(TALLY);
     loop {
         ticks.tick().await;
         let sessions = service.sessions.counts();
@@ -101,5 +101,5 @@ const MOST_GUESTS: usize = 16;
 /// How long answers that are under way may take when the service ends.
 const LAST_ANSWERS: Duration = Duration::from_millis(500);
 
-/// Between two looks at the counts.
-const TALLY: Duration = Duration::from_millis(200);
+/// Between two looks at the counts: when descriptors are counted, which wakes the process anyway.
+const TALLY: Duration = Duration::from_millis(350);

@@ -41,7 +41,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         Just(Event::Refused(Want::Nothing)),
         Just(short_of_descriptors(Process::Keeper)),
         Just(short_of("ProcessPressure")),
-        prop::sample::select(vec![0, 500, 1201, 60_000]).prop_map(silent),
+        prop::sample::select(vec![0, 700, 851, 60_000]).prop_map(silent),
         Just(Event::Passed),
     ]
 }
@@ -60,7 +60,7 @@ fn is_failure(event: &Event) -> bool {
         Event::Unheard(ports) | Event::Asked(ports) => !ports.is_empty(),
         Event::Recording(writes) => !writes,
         Event::Policy { error, .. } => !error.is_empty(),
-        Event::Beat(_, beat) => beat.launcher_silent_ms > 1200,
+        Event::Beat(_, beat) => beat.launcher_silent_ms > 850,
         Event::Refused(want) => *want != Want::Nothing,
         Event::Linked | Event::Passed => false,
     }
