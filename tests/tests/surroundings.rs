@@ -5,6 +5,7 @@ use holdfast_tests::{Caller, Policy, Run, artefacts, caller, everyone, probe, sk
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
 
+/// SV-16, LL-18: what is missing is named at once, with what to do.
 #[test]
 fn where_user_namespaces_are_forbidden_nothing_starts() {
     for area in everyone().filter(|area| area.caller() == caller::ordinary()) {
@@ -159,6 +160,29 @@ fn long_and_strange_arguments_pass_as_they_are() {
             .shell("printf %s \"$ODD\"")
             .finish();
         assert_eq!(done.stdout, b"\xff\n=x", "{done}");
+    }
+}
+
+/// EX-28: the caller's umask is the program's, and makes no difference to what the view is made of.
+#[test]
+fn a_callers_umask_is_the_programs_and_not_the_views() {
+    for area in everyone() {
+        let somebody = if area.caller().is_root() {
+            "process: {run_as_user: \"1500\", run_as_group: \"1500\"}"
+        } else {
+            ""
+        };
+        for mask in ["0000", "0077", "0777"] {
+            let line = format!("umask {mask}; exec \"$@\"");
+            let done = Run::new(&area, &Policy::offline().with(somebody))
+                .under(["sh", "-c", &line, "sh"])
+                .option("--cwd")
+                .option("/")
+                .shell("umask; stat -c %a / /dev /dev/shm /tmp; cat /etc/resolv.conf >/dev/null && echo read")
+                .finish();
+            let modes = "755\n755\n1777\n1777\nread\n";
+            assert_eq!(done.exited(0).text(), format!("{mask}\n{modes}"), "{done}");
+        }
     }
 }
 

@@ -37,6 +37,7 @@ use holdfast_wire::shared::exit::{BROKEN, FENCED, LOST, OVER, REFUSED};
 use holdfast_wire::shared::{FAILED, KEEPER_PID, LAST, log};
 use holdfast_wire::v1;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::stat::{Mode, umask};
 use prost::Message;
 
 use crate::failure::{Failure, Kind};
@@ -84,6 +85,8 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
 fn keep(directory: &Path) -> Result<u8, Failure> {
     execute::close_all_but(&[0, 1, 2])
         .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
+    // The programs inside get it too: theirs may not hang on who happened to start the gateway.
+    umask(Mode::S_IWGRP | Mode::S_IWOTH);
     // The workload has the caller's limit; what serves it may need more, and may not inherit that a gateway was short.
     let limit = descriptors::raise()
         .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?

@@ -11,12 +11,21 @@ use std::path::{Path, PathBuf};
 use holdfast_kernel::landlock::{Builder, Grant, Rules};
 use holdfast_kernel::mount::{Limits, bind, enter_root, make_private, make_read_only, mount_new};
 use nix::mount::MsFlags;
+use nix::sys::stat::{Mode, umask};
 
 use super::view::{Access, DEVICES, View};
 use super::{Broken, Fence};
 
 /// Mounts the view and makes it the root of this process.
 pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
+    // What the view is made of has one mode, whatever the caller's own files get; theirs is the programs' again.
+    let callers = umask(Mode::S_IWGRP | Mode::S_IWOTH);
+    let entered = build(view, root);
+    umask(callers);
+    entered
+}
+
+fn build(view: &View, root: bool) -> Result<(), Broken> {
     make_private().map_err(|error| Broken::new("make mounts private", "/", &error))?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mounted("tmpfs", Path::new(STAGE), plain, "mode=755,size=16m")?;
