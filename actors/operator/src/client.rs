@@ -132,7 +132,10 @@ async fn connect(address: &Address, config: &Config) -> Result<Channel, Unasked>
             let started = background::start(config, path).await;
             started.map_err(Unasked::Failed)?
         }
-        Err(error) => return Err(Unasked::Failed(unreachable(address, &plain(&error)))),
+        Err(error) if nobody_listens(&error) => {
+            return Err(Unasked::Failed(unreachable(address, &plain(&error))));
+        }
+        Err(error) => return Err(Unasked::Failed(barred(address, &error))),
     };
     // The name is never looked up; the connection that was just made is the first one to be used.
     let mut first = Some(first);
@@ -205,6 +208,13 @@ fn unreachable(address: &Address, why: &str) -> Failure {
             "if it runs: HOLDFAST_TLS_CA has to name the authority of its certificate, and its --tls-client-ca that of HOLDFAST_TLS_CERT",
         ),
     }
+}
+
+/// The way to the socket is barred: a gateway that is started would not help.
+fn barred(address: &Address, error: &io::Error) -> Failure {
+    let message = format!("cannot reach gateway at {address}: {}", plain(error));
+    Failure::new(Kind::Unreachable, message)
+        .hint("HOLDFAST_GATEWAY and HOLDFAST_RUNTIME_DIR say where it is looked for")
 }
 
 /// What an error says at its root, where the news is.
