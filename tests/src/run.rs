@@ -15,7 +15,7 @@ use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::mpsc;
+use std::sync::{OnceLock, mpsc};
 use std::time::Duration;
 
 /// What the command is fed.
@@ -183,7 +183,8 @@ impl<'a> Run<'a> {
 
     /// The words and the environment, without streams.
     pub fn describe(&self) -> Command {
-        let mut words = self.before.clone();
+        let mut words = heeding();
+        words.extend(self.before.iter().cloned());
         words.push(holdfast().into());
         words.extend(self.options.iter().cloned());
         if !self.command.is_empty() {
@@ -351,6 +352,31 @@ impl Drop for Running {
             let _ = kill(self.pid, Signal::SIGKILL);
         }
     }
+}
+
+/// What is put in front where we were started to ignore signals ourselves (`nohup`, a job of a script): the binary would too.
+fn heeding() -> Vec<OsString> {
+    static IGNORES: OnceLock<bool> = OnceLock::new();
+    let ignores = || {
+        let status = std::fs::read_to_string("/proc/self/status").expect("our own status");
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = u64::from_str_radix(mask.expect("a mask").trim(), 16).expect("a number");
+        let heeded = [
+            Signal::SIGHUP,
+            Signal::SIGINT,
+            Signal::SIGQUIT,
+            Signal::SIGTERM,
+        ];
+        heeded
+            .iter()
+            .any(|signal| mask >> (*signal as u32 - 1) & 1 == 1)
+    };
+    if *IGNORES.get_or_init(ignores) {
+        return ["env", "--default-signal=HUP,INT,QUIT,TERM"]
+            .map(OsString::from)
+            .into();
+    }
+    Vec::new()
 }
 
 /// Feeds a pipe from a thread: a command that does not read its input must not stop the test.

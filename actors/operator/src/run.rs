@@ -11,7 +11,7 @@ use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::session::foreground::{self, Bounds, Ends};
-use crate::session::terminal::Raw;
+use crate::session::terminal::{Raw, Share};
 use request::Request;
 
 pub(crate) mod environment;
@@ -51,7 +51,9 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
         .build()
         .map_err(|error| internal("start the runtime", error))?;
     let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
-    let raw = request.terminal.and_then(|_| Raw::enter(Some(&journal)));
+    let raw = request
+        .terminal
+        .and_then(|_| Raw::enter(Share::Whole, Some(&journal)));
     runtime.spawn(holdfast_boundary::settle());
     let code = runtime.block_on(attended(&request, approach, ends, raw));
     // With the boundary everything inside ends; then nothing is left to be recorded.

@@ -38,6 +38,8 @@ pub(crate) struct Session {
     pub(crate) exit: BoxFuture<'static, Exit>,
     /// Whether a signal that we pass on cancels it: then success is no result any more, and status 0 becomes 128+N.
     pub(crate) cancels: bool,
+    /// Whether it goes on when nobody attends it: then one whose terminal was hung up need not wait for its end.
+    pub(crate) outlasts: bool,
     /// Whether we are a guest who leaves it running when told to end.
     pub(crate) guest: bool,
 }
@@ -55,6 +57,7 @@ impl From<sessions::Session> for Session {
                 told.unwrap_or_else(|_untold| Exit::Unknown(unknown("its keeper went away")))
             }),
             cancels: false,
+            outlasts: false,
             guest: false,
         }
     }

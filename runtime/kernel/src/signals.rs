@@ -18,6 +18,19 @@ use crate::descriptors::noted;
 use crate::ready::Ready;
 use crate::{Called, Result};
 
+/// Whether this process ignores the signal `number`: by its own choice, or because whoever started it did.
+pub fn is_ignored(number: i32) -> bool {
+    let mut action = std::mem::MaybeUninit::<libc::sigaction>::uninit();
+    // SAFETY: without a new action the call changes nothing; it writes the old one to a place of the right layout.
+    let answer = unsafe { libc::sigaction(number, std::ptr::null(), action.as_mut_ptr()) };
+    if answer != 0 {
+        return false;
+    }
+    // SAFETY: the call has succeeded, and so it has written the whole of it.
+    let action = unsafe { action.assume_init() };
+    action.sa_sigaction == libc::SIG_IGN
+}
+
 /// Hears some signals, from its making to its drop. None of them does what the kernel's default is any more, also after that.
 #[derive(Debug)]
 pub struct Signals {
@@ -109,6 +122,16 @@ mod tests {
         let taken: Vec<i32> = std::iter::from_fn(|| marks.take()).collect();
 
         assert_eq!(taken, [2, 15, 17]);
+    }
+
+    #[test]
+    fn what_is_ignored_is_known_and_what_is_not_there_is_not() {
+        let before = is_ignored(libc::SIGWINCH);
+        // SAFETY: ignoring a signal whose default is to be ignored changes nothing for anybody else in this process.
+        unsafe { libc::signal(libc::SIGWINCH, libc::SIG_IGN) };
+
+        assert!(!before && is_ignored(libc::SIGWINCH));
+        assert!(!is_ignored(libc::SIGKILL) && !is_ignored(9999));
     }
 
     #[tokio::test]

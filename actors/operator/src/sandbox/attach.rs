@@ -1,5 +1,6 @@
 //! `holdfast attach`: goes on with a session that somebody left, or that lost us.
 
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use holdfast_wire::v1;
@@ -12,7 +13,7 @@ use crate::client;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::session::remote::Manner;
-use crate::session::terminal;
+use crate::session::terminal::{self, Share};
 
 /// Reads a session from an offset on; with a person at our input, or `-i`, writes to it too.
 pub(crate) fn attach(
@@ -31,7 +32,10 @@ pub(crate) fn attach(
                 guest: true,
             },
             limit: None,
-            raw: person && has_terminal(arguments, config).await?,
+            raw: match share(person) {
+                Some(share) if has_terminal(arguments, config).await? => Some(share),
+                Some(_) | None => None,
+            },
             first: Said::Attach(v1::AttachStart {
                 sandbox: arguments.name.clone(),
                 session: arguments.session,
@@ -57,6 +61,14 @@ fn detached(name: &str, session: u64, signal: i32) -> Failure {
     Failure::new(ended.kind(), message).hint(format!(
         "`holdfast attach {name} {session}` attends it again"
     ))
+}
+
+/// What of our terminal a session with one would get.
+fn share(person: bool) -> Option<Share> {
+    if person {
+        return Some(Share::Whole);
+    }
+    io::stdout().is_terminal().then_some(Share::Screen)
 }
 
 async fn has_terminal(arguments: &Attach, config: &Config) -> Result<bool, Failure> {

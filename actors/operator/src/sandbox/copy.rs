@@ -112,7 +112,7 @@ fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<Ex
             guest: false,
         },
         limit: None,
-        raw: false,
+        raw: None,
         first: request(name, path, into),
         quiet: false,
     };

@@ -25,7 +25,7 @@ use crate::run::environment;
 use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::printer::{Capture, Captured, Sink};
 use crate::session::remote::{Carried, Manner, Part};
-use crate::session::terminal::{self, Raw};
+use crate::session::terminal::{self, Raw, Share};
 use crate::times::rfc3339;
 
 /// Runs a program in a sandbox.
@@ -44,7 +44,11 @@ pub(crate) fn exec(arguments: &Exec, config: &Config, quiet: bool) -> Result<Exi
         },
         // The sandbox ends it in time; we only look after that, and a little later.
         limit: arguments.timeout.map(|limit| limit.saturating_add(SLACK)),
-        raw: arguments.terminal && arguments.input,
+        raw: arguments.terminal.then_some(if arguments.input {
+            Share::Whole
+        } else {
+            Share::Screen
+        }),
         first: Said::Start(start),
         quiet,
     };
@@ -69,8 +73,8 @@ pub(super) struct Attended {
     pub(super) sandbox: String,
     pub(super) manner: Manner,
     pub(super) limit: Option<Duration>,
-    /// Whether our terminal is the session's meanwhile.
-    pub(super) raw: bool,
+    /// What of our terminal is the session's meanwhile.
+    pub(super) raw: Option<Share>,
     pub(super) first: Said,
     pub(super) quiet: bool,
 }
@@ -88,7 +92,7 @@ impl Attended {
             opening.await.map_err(gone)??;
             Ok(session)
         };
-        let raw = self.raw.then(|| Raw::enter(None)).flatten();
+        let raw = self.raw.and_then(|share| Raw::enter(share, None));
         let bounds = Bounds {
             limit: self.limit,
             // What the sandbox is asked to start it starts, whether we stay or not.

@@ -108,6 +108,9 @@ struct Running {
     control: tokio::sync::mpsc::Sender<Control>,
     exit: BoxFuture<'static, Exit>,
     cancels: bool,
+    outlasts: bool,
+    /// When we leave it alone: our terminal was hung up.
+    leaving: Option<Instant>,
     /// The first signal that was passed on.
     passed_on: Option<i32>,
     printers: [Printer; 2],
@@ -127,6 +130,8 @@ impl Running {
             control: session.control,
             exit: session.exit,
             cancels: session.cancels,
+            outlasts: session.outlasts,
+            leaving: None,
             passed_on: None,
             printers: [output, errors],
             patience: Patience::of(session.guest),
@@ -139,6 +144,7 @@ impl Running {
         let mut deadline = deadline;
         let mut late = false;
         loop {
+            let leaving = self.leaving;
             tokio::select! {
                 exit = &mut self.exit => {
                     return if late { Ending::TimedOut } else { Ending::Known(exit) };
@@ -147,6 +153,7 @@ impl Running {
                     return Ending::Left(signal);
                 },
                 never = flow(&mut self.printers) => match never {},
+                () = passing(leaving) => return Ending::Left(libc::SIGHUP),
                 () = passing(deadline) => {
                     if late {
                         return Ending::Overdue;
@@ -189,6 +196,9 @@ impl Running {
                 Answer::Forward(signal) => {
                     if self.cancels {
                         self.passed_on.get_or_insert(signal);
+                    }
+                    if self.outlasts && signal == libc::SIGHUP {
+                        self.leaving.get_or_insert_with(|| later(FAREWELL));
                     }
                     self.ask(Control::Signal(signal)).await;
                 }
@@ -293,6 +303,9 @@ fn unwritten(name: &str, error: &io::Error) -> Failure {
 
 /// How long a killed session may take to say that it has ended.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a session whose terminal was hung up may take to end of it.
+const FAREWELL: Duration = Duration::from_secs(2);
 
 /// How long a request may wait for room.
 const PATIENCE: Duration = Duration::from_secs(1);

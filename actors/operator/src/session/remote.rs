@@ -83,6 +83,7 @@ impl Part {
                 exit.await.unwrap_or_else(untold)
             }),
             cancels: manner.ours,
+            outlasts: !manner.ours,
             guest: manner.guest,
         };
         let part = Self {

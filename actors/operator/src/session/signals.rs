@@ -9,6 +9,9 @@
 //!
 //! A guest in a session (`attach`) passes INT and QUIT on in the same way, and leaves at the first TERM or HUP.
 //!
+//! What we were started to ignore stays ignored: under `nohup`, nobody hears of a HUP. One whose terminal was hung up waits a
+//! while for the session to end of it, and leaves one that goes on without us.
+//!
 //! One who presses Ctrl-C again means it: each time is harder than the last, and in the end we go, and the sandbox with
 //! us.
 
@@ -93,6 +96,7 @@ impl Signals {
         let mut numbers = vec![libc::SIGQUIT, libc::SIGWINCH, libc::SIGCONT];
         numbers.extend(ENDS);
         numbers.extend(raw.then_some(libc::SIGTSTP));
+        numbers.retain(|number| heeded(*number));
         Ok(Self(signals::Signals::listen(&numbers)?))
     }
 
@@ -114,13 +118,20 @@ pub(crate) struct Ends(signals::Signals);
 impl Ends {
     /// Hears from now on; none of these ends the process by itself any more.
     pub(crate) fn listen() -> io::Result<Self> {
-        Ok(Self(signals::Signals::listen(&ENDS)?))
+        let mut numbers = ENDS.to_vec();
+        numbers.retain(|number| heeded(*number));
+        Ok(Self(signals::Signals::listen(&numbers)?))
     }
 
     /// The next signal. May be dropped halfway: nothing gets lost.
     pub(crate) async fn next(&mut self) -> i32 {
         self.0.next().await
     }
+}
+
+/// Whether a signal is for us: one that we were started to ignore (`nohup`, a job in the background of a script) is not.
+fn heeded(number: i32) -> bool {
+    !signals::is_ignored(number)
 }
 
 /// What asks a command to end.

@@ -10,7 +10,7 @@ use holdfast_kernel::terminal::{self, Size};
 use holdfast_observability::Journal;
 use nix::errno::Errno;
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
-use nix::sys::termios::{SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
+use nix::sys::termios::{OutputFlags, SetArg, Termios, cfmakeraw, tcgetattr, tcsetattr};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 /// Whether a person sits at all three of our ends, and we have the turn.
@@ -59,24 +59,48 @@ impl Drop for Unstopped {
     }
 }
 
-/// Raw mode of the terminal at our input, for as long as this lives: every byte is the program's, and log lines wait.
+/// How much of our terminal is the program's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Share {
+    /// Keys and screen.
+    Whole,
+    /// The screen alone. The keys stay ours: Ctrl-C is a signal to us, which we pass on.
+    Screen,
+}
+
+impl Share {
+    /// The end of ours that the terminal is at.
+    fn end<T>(self, look: impl FnOnce(BorrowedFd) -> T) -> T {
+        match self {
+            Self::Whole => look(io::stdin().as_fd()),
+            Self::Screen => look(io::stdout().as_fd()),
+        }
+    }
+}
+
+/// Raw mode of our terminal, for as long as this lives: every byte is the program's, and log lines wait. A screen alone is
+/// raw in that nothing is put in front of a line feed any more: the terminal inside has done that already.
 ///
 /// Dropped on every way out, an unwinding panic among them, it puts the terminal back as it was.
 #[derive(Debug)]
 pub(crate) struct Raw {
+    share: Share,
     saved: Termios,
     journal: Option<Journal>,
 }
 
 impl Raw {
-    /// Enters raw mode. `None` when our input is no terminal or it is not our turn.
-    pub(crate) fn enter(journal: Option<&Journal>) -> Option<Self> {
-        let input = io::stdin();
-        if !input.is_terminal() || !in_foreground(input.as_fd()) {
-            return None;
-        }
-        let saved = tcgetattr(&input).ok()?;
+    /// Enters raw mode; of the screen alone where our input is none to give away. `None` when there is no terminal or it
+    /// is not our turn.
+    pub(crate) fn enter(share: Share, journal: Option<&Journal>) -> Option<Self> {
+        let share = match share {
+            Share::Whole if !io::stdin().is_terminal() => Share::Screen,
+            Share::Whole | Share::Screen => share,
+        };
+        let ours = |end: BorrowedFd| end.is_terminal() && in_foreground(end);
+        let saved = share.end(|end| ours(end).then(|| tcgetattr(end).ok()))??;
         let raw = Self {
+            share,
             saved,
             journal: journal.cloned(),
         };
@@ -86,7 +110,7 @@ impl Raw {
 
     /// Puts the terminal back for a while: somebody else has it now.
     pub(crate) fn pause(&self) {
-        Self::set(&self.saved);
+        self.set(&self.saved);
         if let Some(journal) = &self.journal {
             journal.release();
         }
@@ -94,23 +118,27 @@ impl Raw {
 
     /// Takes it again, if it is our turn.
     pub(crate) fn resume(&self) {
-        if in_foreground(io::stdin().as_fd()) {
+        if self.share.end(in_foreground) {
             let mut raw = self.saved.clone();
-            cfmakeraw(&mut raw);
-            Self::set(&raw);
+            match self.share {
+                Share::Whole => cfmakeraw(&mut raw),
+                Share::Screen => raw.output_flags.remove(OutputFlags::OPOST),
+            }
+            self.set(&raw);
             if let Some(journal) = &self.journal {
                 journal.hold();
             }
         }
     }
 
-    fn set(mode: &Termios) {
-        let input = io::stdin();
-        // In the background the shell has put its own settings back, and they are not ours to change.
-        if in_foreground(input.as_fd()) {
-            let _unstopped = never_stopped();
-            let _terminal_is_gone = tcsetattr(&input, SetArg::TCSADRAIN, mode);
-        }
+    fn set(&self, mode: &Termios) {
+        self.share.end(|end| {
+            // In the background the shell has put its own settings back, and they are not ours to change.
+            if in_foreground(end) {
+                let _unstopped = never_stopped();
+                let _terminal_is_gone = tcsetattr(end, SetArg::TCSADRAIN, mode);
+            }
+        });
     }
 }
 
