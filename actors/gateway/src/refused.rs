@@ -147,10 +147,12 @@ impl From<Refused> for Status {
 }
 
 impl Refused {
-    /// Why the keeper of `name` was not reached: `error` says it, or that this process has no descriptor for the way.
-    pub(crate) fn unreached(name: &str, why: String, error: &(dyn Error + 'static)) -> Self {
+    /// Why the keeper of `name` was not reached: what `error` says at its root, or that this process has no descriptor
+    /// for the way.
+    pub(crate) fn unreached(name: &str, error: &(dyn Error + 'static)) -> Self {
         let name = name.to_owned();
         if !is_starved(error) {
+            let why = root(error);
             return Self::KeeperLost { name, why };
         }
         let (limit, used) = descriptors::observe().map_or((0, 0), |seen| (seen.limit, seen.used));
@@ -165,17 +167,40 @@ impl Refused {
     }
 }
 
+/// Whether there is no keeper at the end of the way: the last one has gone, and the next one does not serve yet.
+pub(crate) fn is_nobody_there(error: &(dyn Error + 'static)) -> bool {
+    behind(error, |errno| {
+        matches!(errno, libc::ENOENT | libc::ECONNREFUSED)
+    })
+}
+
 /// Whether a want of descriptors, of this process or of the host, is what is behind `error`.
 fn is_starved(error: &(dyn Error + 'static)) -> bool {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        let known = error.downcast_ref::<io::Error>();
-        if let Some(libc::EMFILE | libc::ENFILE) = known.and_then(io::Error::raw_os_error) {
-            return true;
-        }
-        next = error.source();
+    behind(error, |errno| matches!(errno, libc::EMFILE | libc::ENFILE))
+}
+
+/// Whether the kernel's word behind `error` is one of these.
+fn behind(error: &(dyn Error + 'static), is: impl Fn(i32) -> bool) -> bool {
+    let known = |error: &(dyn Error + 'static)| error.downcast_ref::<io::Error>()?.raw_os_error();
+    causes(error).filter_map(known).any(is)
+}
+
+/// What the innermost error says, where the news is.
+fn root(error: &(dyn Error + 'static)) -> String {
+    let innermost = causes(error).last().unwrap_or(error);
+    match innermost.downcast_ref::<Status>() {
+        Some(status) => status.message().to_owned(),
+        None => innermost.to_string(),
     }
-    false
+}
+
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let mut next = Some(error);
+    std::iter::from_fn(move || {
+        let error = next?;
+        next = error.source();
+        Some(error)
+    })
 }
 
 const SOON_MS: u64 = 500;
@@ -208,9 +233,11 @@ mod tests {
         ] {
             let error = unreached(errno).await;
 
-            let status = Status::from(Refused::unreached("qa", error.to_string(), &error));
+            let status = Status::from(Refused::unreached("qa", &error));
 
             assert_eq!(status.code(), expected, "{errno}");
+            assert!(!status.message().contains("transport"), "{status}");
+            assert_eq!(is_nobody_there(&error), errno == libc::ECONNREFUSED);
             let problem = problem::of(&status).expect("a reason for programs");
             let told = |key: &str| problem.details.get(key).map(String::as_str);
             if expected == Code::ResourceExhausted {

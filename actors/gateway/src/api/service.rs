@@ -454,7 +454,7 @@ fn relayed(entry: &Entry, status: Status) -> Status {
     if is_own(&status) || status.code() == Code::Unimplemented {
         return status;
     }
-    Refused::unreached(&entry.name, status.message().to_owned(), &status).into()
+    Refused::unreached(&entry.name, &status).into()
 }
 
 /// Between TERM and KILL.

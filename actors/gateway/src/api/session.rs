@@ -20,13 +20,14 @@ use holdfast_wire::v1::session_input::Kind;
 use holdfast_wire::v1::session_output;
 use holdfast_wire::{problem, v1};
 use tokio::sync::oneshot;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
+use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
 use super::serving;
 use crate::dial;
 use crate::directory::Directory;
-use crate::refused::Refused;
+use crate::refused::{Refused, is_nobody_there};
 
 type Outputs = Pin<Box<dyn Stream<Item = Result<v1::SessionOutput, Status>> + Send + 'static>>;
 
@@ -41,17 +42,9 @@ pub(super) async fn pass(
         .await
         .map_err(|_| first())??;
     let first = first.ok_or_else(self::first)?;
-    let entry = directory.find(sandbox(&first)?)?;
-    serving(&entry)?;
-    let lost = |why: String| Refused::KeeperLost {
-        name: entry.name.clone(),
-        why,
-    };
-    let dialled = timeout(PATIENCE, dial::dial(&entry.socket)).await;
-    let channel = dialled
-        .map_err(|_| lost("it does not answer".to_owned()))?
-        .map_err(|error| Refused::unreached(&entry.name, error.to_string(), &error))?;
-    let mut progress = Progress::new(&entry.name, &first);
+    let name = sandbox(&first)?;
+    let channel = reach(directory, name).await?;
+    let mut progress = Progress::new(name, &first);
     let (reads, read) = oneshot::channel::<Infallible>();
     let mut passed = Request::new(inputs_of(first, inputs, read));
     for (key, value) in trace {
@@ -78,6 +71,32 @@ pub(super) async fn pass(
         }
     });
     Ok(Box::pin(told))
+}
+
+/// A connection to a sandbox's keeper. One that is being replaced is waited for: nothing has been asked of it yet.
+async fn reach(directory: &Directory, name: &str) -> Result<Channel, Refused> {
+    let mut why = "it does not answer";
+    let reached = async {
+        loop {
+            let entry = directory.find(name)?;
+            serving(&entry)?;
+            match dial::dial(&entry.socket).await {
+                Ok(channel) => return Ok(channel),
+                Err(error) if is_nobody_there(&error) => {
+                    why = "it has gone, and the next one is not there yet";
+                    sleep(AGAIN).await;
+                }
+                Err(error) => return Err(Refused::unreached(name, &error)),
+            }
+        }
+    };
+    let reached = timeout(PATIENCE, reached).await;
+    reached.unwrap_or_else(|_| {
+        Err(Refused::KeeperLost {
+            name: name.to_owned(),
+            why: why.to_owned(),
+        })
+    })
 }
 
 /// The first message and all that follow. `read` is over when nobody reads the output any more.
@@ -171,6 +190,9 @@ impl Progress {
             let again =
                 format!("the session goes on: `holdfast attach {name} {session} --from {offset}`");
             details.insert("hint".to_owned(), again);
+        } else {
+            // It had been asked, and nobody knows whether it has heard.
+            details.insert("begun".to_owned(), "unknown".to_owned());
         }
         let message = format!("reach the keeper of {name}: it went away");
         let told = v1::Problem {
@@ -184,6 +206,9 @@ impl Progress {
 
 /// How long the first message, and the way to the keeper, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Between two looks whether the next keeper is there.
+const AGAIN: Duration = Duration::from_millis(50);
 
 const SOON_MS: u64 = 500;
 

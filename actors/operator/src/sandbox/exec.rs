@@ -24,7 +24,7 @@ use crate::output::{self, Format};
 use crate::run::environment;
 use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::printer::{Capture, Captured, Sink};
-use crate::session::remote::{Carried, Manner, Part};
+use crate::session::remote::{self, Carried, Manner, Part};
 use crate::session::terminal::{self, Raw, Share};
 use crate::times::rfc3339;
 
@@ -140,21 +140,7 @@ async fn detached(
     start: v1::ExecStart,
     json: bool,
 ) -> Result<ExitCode, Failure> {
-    let first = v1::SessionInput {
-        kind: Some(Said::Start(start)),
-    };
-    let opened = client.session(tokio_stream::once(first)).await;
-    let mut heard = opened
-        .map_err(|status| client::refused(&status))?
-        .into_inner();
-    let first = heard
-        .message()
-        .await
-        .map_err(|status| client::refused(&status))?;
-    let Some(v1::session_output::Kind::Begun(begun)) = first.and_then(|first| first.kind) else {
-        let message = "start the session: the gateway did not say that it began";
-        return Err(Failure::new(Kind::OutcomeUnknown, message));
-    };
+    let (_say, begun, _heard) = remote::begin(&mut client, Said::Start(start)).await?;
     if json {
         let started = rfc3339(begun.started_ms);
         output::document(&json!({"session": begun.session, "startedAt": started}))?;

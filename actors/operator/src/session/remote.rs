@@ -14,17 +14,17 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use holdfast_keeper::sessions::Control;
-use holdfast_wire::v1;
 use holdfast_wire::v1::exit::How;
 use holdfast_wire::v1::session_input::Kind as Said;
 use holdfast_wire::v1::session_output::Kind as Heard;
+use holdfast_wire::{problem, v1};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::{Exit, Session};
-use crate::client::{Client, refused};
+use crate::client::{Client, is_lost, refused};
 use crate::failure::{Failure, Kind};
 
 /// What is known of a session that was carried.
@@ -101,10 +101,7 @@ impl Part {
 
     /// Opens the session with `first`, and carries it to its end.
     pub(crate) async fn carry(mut self, mut client: Client, first: Said) -> Carried {
-        let (say, said) = mpsc::channel(DEPTH);
-        let _has_room = say.try_send(message(first));
-        let opened = open(&mut client, said).await;
-        let (begun, incoming) = match opened {
+        let (say, begun, incoming) = match begin(&mut client, first).await {
             Ok(opened) => opened,
             Err(failure) => {
                 let _nobody_waits = self.begun.send(Err(failure));
@@ -143,22 +140,83 @@ impl Part {
     }
 }
 
+/// Why a session did not begin.
+enum Unopened {
+    Refused(Status),
+    /// Something else was said than that it began.
+    Untold,
+}
+
+impl Unopened {
+    /// Whether it may have begun all the same: who was asked fell before he answered.
+    fn is_open(&self) -> bool {
+        match self {
+            Self::Refused(status) => {
+                is_lost(status)
+                    || problem::of(status).is_some_and(|told| told.details.contains_key("begun"))
+            }
+            Self::Untold => true,
+        }
+    }
+
+    fn told(self) -> Failure {
+        let is_open = self.is_open();
+        let failure = match self {
+            Self::Refused(status) => refused(&status),
+            Self::Untold => Failure::new(
+                Kind::Refused,
+                "open the session: the gateway did not say that it began",
+            ),
+        };
+        if is_open {
+            let message = format!("the outcome is unknown: {}", failure.message());
+            Failure::new(Kind::OutcomeUnknown, message)
+                .hint("`holdfast sessions NAME` shows whether it has begun")
+        } else {
+            failure
+        }
+    }
+}
+
+/// Begins a session. What a keeper may have heard before it fell is said again to the next one, which knows each request
+/// that was carried out, and begins none twice.
+pub(crate) async fn begin(client: &mut Client, first: Said) -> Result<Opened, Failure> {
+    let once = match &first {
+        Said::Start(start) => !start.request.is_empty(),
+        Said::Attach(_) => true,
+        Said::Copy(_)
+        | Said::Dial(_)
+        | Said::Data(_)
+        | Said::End(_)
+        | Said::Resize(_)
+        | Said::Signal(_) => false,
+    };
+    match open(client, first.clone()).await {
+        Err(unopened) if once && unopened.is_open() => open(client, first).await,
+        opened => opened,
+    }
+    .map_err(Unopened::told)
+}
+
+/// What follows goes in at the one end, and the session's own words come out at the other.
+pub(crate) type Opened = (
+    mpsc::Sender<v1::SessionInput>,
+    v1::Begun,
+    Streaming<v1::SessionOutput>,
+);
+
 /// Sends the first message, and waits for the session's begin.
-async fn open(
-    client: &mut Client,
-    said: mpsc::Receiver<v1::SessionInput>,
-) -> Result<(v1::Begun, Streaming<v1::SessionOutput>), Failure> {
+async fn open(client: &mut Client, first: Said) -> Result<Opened, Unopened> {
+    let (say, said) = mpsc::channel(DEPTH);
+    let _has_room = say.try_send(message(first));
     let opened = client.session(ReceiverStream::new(said)).await;
-    let mut incoming = opened.map_err(|status| refused(&status))?.into_inner();
+    let mut incoming = opened.map_err(Unopened::Refused)?.into_inner();
     match incoming.message().await {
         Ok(Some(v1::SessionOutput {
             kind: Some(Heard::Begun(begun)),
-        })) => Ok((begun, incoming)),
-        Ok(_) => Err(Failure::new(
-            Kind::OutcomeUnknown,
-            "open the session: the gateway did not say that it began",
-        )),
-        Err(status) => Err(refused(&status)),
+        })) => Ok((say, begun, incoming)),
+        Ok(_) => Err(Unopened::Untold),
+        Err(status) => Err(Unopened::Refused(status)),
     }
 }
 
