@@ -155,6 +155,7 @@ fn after_the_death_of_holdfast_nothing_is_left() {
     }
 }
 
+/// SV-06, SB-16: a run that has lost a part says so, and leaves nobody without it.
 #[test]
 fn after_the_death_of_any_of_our_processes_nothing_is_left() {
     for area in everyone() {

@@ -191,6 +191,7 @@ fn the_workload_sees_itself_and_the_launcher_only() {
     }
 }
 
+/// EX-28: nothing is ignored, blocked or held over from the runtime.
 #[test]
 fn no_capability_no_new_privileges_one_filter() {
     if probe().is_none() {
@@ -258,6 +259,7 @@ fn a_setuid_program_gains_nothing() {
     }
 }
 
+/// EX-19: three descriptors, whatever the caller had open.
 #[test]
 fn no_descriptor_of_ours_or_of_the_callers_is_inherited() {
     if probe().is_none() {

@@ -101,7 +101,7 @@ fn the_status_document_has_every_field_and_the_truth() {
     }
 }
 
-/// EX-10, CL-07: what is missing, what cannot run, what the program said and what is ours are four different answers.
+/// EX-10, CL-07, SV-16: what is missing, what cannot run, what the program said and what is ours are four different answers.
 #[test]
 fn a_missing_program_one_that_cannot_run_a_status_and_our_own_failure_differ() {
     for area in everyone() {
@@ -355,7 +355,7 @@ fn a_session_that_was_left_is_attached_to_again_and_can_be_killed() {
     }
 }
 
-/// EX-01: when the gateway dies, the outcome is unknown, and it is said how to get it.
+/// EX-01, EX-22: when the gateway dies, the outcome is unknown, and it is said how to get it.
 #[test]
 fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     for area in everyone() {
@@ -522,7 +522,7 @@ fn a_reader_that_leaves_ends_us_silently_and_a_full_disk_does_not() {
     }
 }
 
-/// CL-06: a gateway that is not there is told in one line, at once, and is started where nobody named another.
+/// CL-06, SV-16: a gateway that is not there is told in one line, at once, and is started where nobody named another.
 #[test]
 fn a_gateway_that_is_not_there_is_told_at_once_or_started() {
     for area in everyone() {

@@ -413,6 +413,7 @@ const ask = (host, port) => new Promise(ok => net.connect({host, port}).on('erro
     }
 }
 
+/// EX-28, SB-12: pipelines end, whatever signals come between, and their producers quietly.
 #[test]
 fn shells_pipe_and_control_jobs() {
     let Some(bash) = program("bash") else { return };

@@ -238,6 +238,7 @@ fn both_streams_are_whole_for_a_reader_that_takes_its_time() {
     }
 }
 
+/// EX-04: what a program wrote before its end arrives, however soon that came.
 #[test]
 fn short_output_is_never_lost() {
     for area in everyone() {
@@ -251,6 +252,7 @@ fn short_output_is_never_lost() {
     }
 }
 
+/// EX-26, EX-28: a producer ends of SIGPIPE, as outside.
 #[test]
 fn a_reader_that_leaves_ends_the_writer() {
     let Some(bash) = skip::program("bash") else {

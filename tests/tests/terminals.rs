@@ -99,6 +99,7 @@ fn a_shell_at_a_terminal_controls_its_jobs() {
     }
 }
 
+/// EX-15: what is in the terminal when its program ends is still read.
 #[test]
 fn the_last_output_is_never_lost() {
     for area in everyone() {
@@ -137,6 +138,7 @@ fn the_persons_terminal_is_afterwards_as_it_was() {
     }
 }
 
+/// EX-16: nothing is left behind at a terminal that is gone.
 #[test]
 fn a_hang_up_ends_everything() {
     let Some(bash) = skip::program("bash") else {
@@ -155,6 +157,7 @@ fn a_hang_up_ends_everything() {
     }
 }
 
+/// EX-25: it neither reads nor sets a terminal that is somebody else's.
 #[test]
 fn a_run_in_the_background_is_not_stopped() {
     let Some(bash) = skip::program("bash") else {

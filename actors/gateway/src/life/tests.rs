@@ -283,6 +283,29 @@ fn a_crash_loop_ends_as_failed_with_its_reason() {
     assert!(why.message.contains("status 3") && why.message.contains("not tried again"));
 }
 
+/// SV-06: whoever cannot be kept is not left running without being watched.
+#[test]
+fn keepers_that_fall_again_and_again_are_given_up_with_their_boundary() {
+    let (mut life, mut now) = up(Restart::Always);
+    for _ in 0..MOST_TRIES {
+        now += SECOND;
+        life.step(crashed(true), now);
+        now = life.deadline().expect("replaced");
+        assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
+        life.step(Event::Reported(Word::Works), now);
+    }
+
+    let commands = life.step(crashed(true), now);
+
+    assert_eq!(commands.first(), Some(&Command::KillBoundary));
+    life.step(Event::BoundaryFell, now);
+    let (Stage::Failed { why } | Stage::Pending { why, .. }) = &life.stage else {
+        panic!("{:?}", life.stage);
+    };
+    assert_eq!(why.reason, "KeeperGivenUp");
+    assert!(why.message.contains("the keeper was killed"), "{why:?}");
+}
+
 #[test]
 fn a_stop_goes_through_the_keeper_and_kills_what_does_not_leave() {
     let (mut life, now) = up(Restart::Always);
