@@ -112,6 +112,53 @@ fn what_is_listed_to_read_cannot_be_changed_in_any_way() {
     }
 }
 
+/// LL-05: what leads to a protected path cannot be put aside, and something else in its place.
+#[test]
+fn the_way_to_a_protected_path_cannot_be_renamed() {
+    for area in everyone() {
+        let hooks = area.work().join("project/.git/hooks");
+        for directory in ["project", "project/.git", "project/.git/hooks"] {
+            area.directory(&area.work().join(directory));
+        }
+        area.file(&hooks.join("kept"), "kept");
+        let own = area.directory(&area.work().join("local"));
+        let own = area.directory(&own.join("state"));
+        area.file(&own.join("registry"), "content");
+        let attempts = [
+            "mv .git .g2",
+            "mv .git/hooks .git/h2",
+            "mv ../project ../p2",
+            "rm -r .git/hooks",
+            "rmdir .git/hooks",
+            "echo x >.git/hooks/new",
+            "ln -s /tmp .git/hooks/new",
+            "ln .git/own .git/hooks/new",
+            "mv .git/own .git/hooks/kept",
+            "mv ../local ../l2",
+            "mv ../local/state ../local/s2",
+        ];
+        let tried = attempts.map(|it| format!("if {it}; then echo \"through: {it}\"; fi"));
+        let line = format!(
+            "cd project && echo mine >.git/own && {{ {}; }} 2>/dev/null; \
+             mv .git/own .git/other && ln .git/other .git/more && mkdir a b && touch a/f && mv a/f b/f && echo works",
+            tried.join("; ")
+        );
+
+        let done = Run::new(&area, &Policy::offline().read_only(&hooks))
+            .environment("HOLDFAST_STATE_DIR", own.as_os_str())
+            .shell(&line)
+            .finish();
+
+        assert_eq!(done.text(), "works\n", "{done}");
+        assert_eq!(
+            fs::read_to_string(hooks.join("kept")).expect("there"),
+            "kept"
+        );
+        assert!(own.join("registry").exists(), "{done}");
+        assert_eq!(fs::read_dir(&hooks).expect("there").count(), 1, "{done}");
+    }
+}
+
 #[test]
 fn the_system_cannot_be_changed_even_by_root() {
     if probe().is_none() {

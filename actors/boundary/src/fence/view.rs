@@ -3,6 +3,10 @@
 //! The plan is made outside, before anything starts, from the policy and from what is really there. It holds resolved
 //! paths only: a symbolic link on the way is kept as a link, and its target gets its own mount. Building it is
 //! [`build`](super::build)'s work.
+//!
+//! What may not be changed may lie below what may. A mount keeps its own name, and those of the directories that lead to it
+//! only if they are mounts, too: otherwise whoever may rename `.git` puts another `.git/hooks` in the place of the one that
+//! is protected. So each directory between the two is *pinned* by a mount of its own.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -143,16 +147,27 @@ impl View {
             })
     }
 
-    /// The entries that need a mount: those that nothing above shows in the same way.
-    pub fn mounts(&self) -> impl Iterator<Item = (&Path, Access)> {
-        let entries = self
-            .entries
-            .iter()
-            .map(|(path, access)| (path.as_path(), *access));
-        entries.filter(|(path, access)| {
+    /// What needs a mount, in order: the entries that nothing above shows in the same way, and what pins them.
+    pub fn mounts(&self) -> BTreeMap<&Path, Access> {
+        let shown = |path: &Path, access: Access| {
             let above = path.parent().and_then(|parent| self.covering(parent));
-            above.is_none_or(|(_, above)| above != *access)
-        })
+            above.is_none_or(|(_, above)| above != access)
+        };
+        let entries = self.entries.iter();
+        let mut mounts: BTreeMap<&Path, Access> = entries
+            .map(|(path, access)| (path.as_path(), *access))
+            .filter(|(path, access)| shown(path, *access))
+            .collect();
+        let fixed = mounts.iter().filter(|(_, access)| **access == Access::Read);
+        let fixed: Vec<&Path> = fixed.map(|(path, _)| *path).collect();
+        for path in self.hidden.iter().map(PathBuf::as_path).chain(fixed) {
+            for above in path.ancestors().skip(1) {
+                if let Some((_, Access::Write)) = self.covering(above) {
+                    mounts.entry(above).or_insert(Access::Write);
+                }
+            }
+        }
+        mounts
     }
 
     /// Where `real` is found on the host.

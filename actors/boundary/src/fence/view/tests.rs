@@ -109,7 +109,7 @@ fn what_is_shown_already_needs_no_mount_of_its_own() {
     view.show(Path::new("/data"), Access::Write);
     view.show(Path::new("/data/a"), Access::Read);
 
-    let mounts: Vec<_> = view.mounts().collect();
+    let mounts: Vec<_> = view.mounts().into_iter().collect();
 
     assert_eq!(
         mounts,
@@ -117,6 +117,37 @@ fn what_is_shown_already_needs_no_mount_of_its_own() {
             (Path::new("/data"), Access::Write),
             (Path::new("/data/a"), Access::Read),
             (Path::new("/usr"), Access::Read),
+        ]
+    );
+}
+
+/// LL-05: every directory on the way from what may be changed to what may not is a mount.
+#[test]
+fn what_leads_to_a_protected_path_is_pinned() {
+    let root = root("pinned");
+    for directory in ["data/a/git/hooks", "data/a/own/state", "usr/a/b"] {
+        fs::create_dir_all(root.join(directory)).expect("directory");
+    }
+    let mut view = View::of(&root);
+    view.show(Path::new("/data"), Access::Write);
+    view.show(Path::new("/data/a/git"), Access::Write);
+    view.show(Path::new("/data/a/git/hooks"), Access::Read);
+    view.show(Path::new("/usr"), Access::Read);
+    view.show(Path::new("/usr/a/b"), Access::Write);
+    view.hide(&root.join("data/a/own/state")).expect("hidden");
+
+    let mounts: Vec<_> = view.mounts().into_iter().collect();
+
+    assert_eq!(
+        mounts,
+        [
+            (Path::new("/data"), Access::Write),
+            (Path::new("/data/a"), Access::Write),
+            (Path::new("/data/a/git"), Access::Write),
+            (Path::new("/data/a/git/hooks"), Access::Read),
+            (Path::new("/data/a/own"), Access::Write),
+            (Path::new("/usr"), Access::Read),
+            (Path::new("/usr/a/b"), Access::Write),
         ]
     );
 }
