@@ -575,7 +575,7 @@ fn a_gateway_that_is_not_there_is_told_at_once_or_started() {
     }
 }
 
-/// CL-06: somebody else who listens there is no gateway, and is found out in time.
+/// CL-06, BD-08: somebody else who listens there is no gateway, and is found out in time.
 #[test]
 fn a_stranger_that_listens_is_no_gateway() {
     for area in everyone() {

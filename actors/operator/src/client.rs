@@ -89,7 +89,7 @@ enum Unasked {
 
 /// Connects, and asks for the version: a question that may be asked twice.
 async fn ask(address: &Address, config: &Config) -> Result<Client, Unasked> {
-    let silent = || Unasked::Failed(unreachable(address, "it does not answer"));
+    let silent = || Unasked::Failed(silent(address));
     let channel = match timeout(REACH, connect(address, config)).await {
         Ok(connected) => connected?,
         Err(_late) => return Err(silent()),
@@ -208,6 +208,13 @@ fn unreachable(address: &Address, why: &str) -> Failure {
             "if it runs: HOLDFAST_TLS_CA has to name the authority of its certificate, and its --tls-client-ca that of HOLDFAST_TLS_CERT",
         ),
     }
+}
+
+/// Somebody listens, and starting another would not help.
+fn silent(address: &Address) -> Failure {
+    let message = format!("cannot reach gateway at {address}: it does not answer");
+    Failure::new(Kind::Unreachable, message)
+        .hint("somebody listens there: a gateway that is stopped or overwhelmed, or none at all")
 }
 
 /// The way to the socket is barred: a gateway that is started would not help.
