@@ -42,6 +42,7 @@ fn as_many_records_as_verdicts() {
     }
 }
 
+/// OB-06: with the rule that is missing.
 #[test]
 fn a_record_says_who_what_where_and_why() {
     let Some(probe) = probe() else { return };
@@ -94,6 +95,7 @@ fn a_record_says_who_what_where_and_why() {
     }
 }
 
+/// OB-06: not only connects.
 #[test]
 fn refused_system_calls_and_names_leave_records_too() {
     let Some(probe) = probe() else { return };

@@ -398,6 +398,7 @@ fn a_half_closed_connection_still_gets_its_answer() {
     }
 }
 
+/// PX-10: nothing that is said first, by either side, is lost.
 #[test]
 fn a_server_may_speak_first() {
     if probe().is_none() {
@@ -477,6 +478,7 @@ fn twenty_thousand_raced_addresses_reach_nobody_that_is_denied() {
     }
 }
 
+/// SB-11: one that is gone is no fault of anybody's.
 #[test]
 fn callers_that_are_killed_while_they_wait_harm_nobody() {
     let Some(probe) = probe() else { return };
@@ -498,6 +500,7 @@ fn callers_that_are_killed_while_they_wait_harm_nobody() {
     }
 }
 
+/// SB-12: an interrupted connect is the only thing a signal may cause.
 #[test]
 fn signals_during_connect_are_the_programs_own_affair() {
     if probe().is_none() {
@@ -523,6 +526,7 @@ fn signals_during_connect_are_the_programs_own_affair() {
     }
 }
 
+/// SB-12: it leaves no second connection behind.
 #[test]
 fn a_connect_that_a_signal_restarts_succeeds() {
     if probe().is_none() {

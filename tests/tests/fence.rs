@@ -31,6 +31,7 @@ fn refused(done: &Finished, names: &[&str]) {
     }
 }
 
+/// SB-27: a call by another table's number ends the caller.
 #[test]
 fn foreign_system_call_tables_kill() {
     if probe().is_none() {
@@ -98,6 +99,7 @@ fn no_new_namespaces_and_no_mounts() {
     }
 }
 
+/// SB-01: no ring, and an errno on which runtimes fall back.
 #[test]
 fn the_kernels_wide_doors_are_closed() {
     if probe().is_none() {
@@ -280,6 +282,7 @@ fn no_descriptor_of_ours_or_of_the_callers_is_inherited() {
     }
 }
 
+/// LL-10: neither in the environment nor in a command line of anybody.
 #[test]
 fn no_secret_of_the_caller_is_readable_inside() {
     for area in everyone() {
@@ -309,6 +312,7 @@ fn the_kernels_settings_cannot_be_written() {
     }
 }
 
+/// LL-08: what programs expect works, and the rest is not there.
 #[test]
 fn only_harmless_devices_are_there() {
     for area in everyone() {
@@ -334,6 +338,7 @@ fn only_harmless_devices_are_there() {
     }
 }
 
+/// SB-25: whoever forks without end meets the limit, and nobody else does.
 #[test]
 fn a_fork_storm_meets_its_limit_and_the_sandbox_stays_usable() {
     let Some(python) = skip::program("python3") else {

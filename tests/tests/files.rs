@@ -60,6 +60,7 @@ fn what_the_policy_does_not_list_is_not_there() {
     }
 }
 
+/// LL-02, LL-05, LL-11: neither the bytes nor the name nor the mode.
 #[test]
 fn what_is_listed_to_read_cannot_be_changed_in_any_way() {
     if probe().is_none() {
@@ -303,6 +304,7 @@ fn resolv_conf_is_readable_and_names_a_server_that_answers() {
     }
 }
 
+/// LL-06: the file that a link leads to is shown, and nothing beside it.
 #[test]
 fn links_at_the_top_and_to_resolv_conf_lead_where_they_did() {
     let Some(probe) = probe() else { return };
@@ -364,6 +366,7 @@ fn single_files_and_devices_may_be_listed() {
     }
 }
 
+/// LL-07: a link that the sandbox may have made is told by name, and not followed.
 #[test]
 fn a_link_that_one_run_leaves_opens_nothing_to_the_next() {
     for area in everyone() {
@@ -386,6 +389,7 @@ fn a_link_that_one_run_leaves_opens_nothing_to_the_next() {
     }
 }
 
+/// LL-01: one path that is missing costs no other its rule.
 #[test]
 fn a_missing_path_is_refused_or_said_and_never_opens_the_rest() {
     for area in everyone() {
@@ -414,6 +418,7 @@ fn a_missing_path_is_refused_or_said_and_never_opens_the_rest() {
     }
 }
 
+/// LL-14: with a thousand entries.
 #[test]
 fn thousands_of_entries_start_quickly_and_with_few_descriptors() {
     for area in everyone() {

@@ -48,6 +48,7 @@ fn a_rule_for_one_binary_serves_it_and_its_children_and_nobody_else() {
     }
 }
 
+/// SB-15: who cannot be looked at needs not be.
 #[test]
 fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {
     let Some(probe) = probe() else { return };
@@ -67,6 +68,7 @@ fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {
     }
 }
 
+/// SB-15: who cannot be looked at is nobody.
 #[test]
 fn an_unreadable_program_is_refused_where_a_binary_is_asked_for() {
     let Some(probe) = probe() else { return };

@@ -456,6 +456,7 @@ fn a_gateway_that_cannot_look_takes_nobody_for_dead() {
     }
 }
 
+/// PO-05: no half of a wrong one is in force.
 #[test]
 fn a_wrong_policy_leaves_the_one_before_in_force() {
     for area in everyone() {

@@ -56,6 +56,7 @@ fn curl_speaks_http() {
     }
 }
 
+/// PX-21: the certificate and the protocol are the origin's own.
 #[test]
 fn curl_speaks_https_and_http_2() {
     for area in everyone() {
@@ -294,6 +295,7 @@ fn happy_eyeballs_find_the_family_that_works() {
     }
 }
 
+/// SB-07: pools, queues and shared memory work without a rule.
 #[test]
 fn python_starts_processes_and_threads() {
     for area in everyone() {
@@ -319,6 +321,7 @@ if __name__ == '__main__':
     }
 }
 
+/// SB-14: whichever thread starts them.
 #[test]
 fn threads_that_start_programs_that_connect() {
     for area in everyone() {
@@ -341,6 +344,7 @@ with ThreadPoolExecutor(16) as pool: print(sum(pool.map(one, range(100))))
     }
 }
 
+/// SB-28: a server of the sandbox's own needs no rule.
 #[test]
 fn python_serves_itself() {
     for area in everyone() {
@@ -363,6 +367,7 @@ for host, url in (('127.0.0.1', '127.0.0.1'), ('0.0.0.0', 'localhost')):
     }
 }
 
+/// SB-22, SB-01: interfaces are listed, and libuv does without a ring.
 #[test]
 fn node_fetches_resolves_and_lists_interfaces() {
     for area in everyone() {

@@ -18,6 +18,7 @@ fn refused(done: &Finished, names: &[&str]) {
     }
 }
 
+/// SB-04, SB-24: by each call that sends, at once, with an errno on which clients fall back.
 #[test]
 fn udp_is_refused_at_once_and_nothing_arrives() {
     if probe().is_none() {
@@ -132,6 +133,7 @@ fn listening_without_bind_is_reachable_from_nowhere_outside() {
     }
 }
 
+/// SB-08, SB-09: named or abstract, directly or through a link.
 #[test]
 fn sockets_of_the_host_are_out_of_reach() {
     if probe().is_none() {
@@ -166,6 +168,7 @@ fn sockets_of_the_host_are_out_of_reach() {
     }
 }
 
+/// SB-07, SB-09, SB-28: Unix sockets and loopback need no rule.
 #[test]
 fn the_sandboxs_own_sockets_work() {
     if probe().is_none() {

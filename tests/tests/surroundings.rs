@@ -41,6 +41,7 @@ fn where_user_namespaces_are_forbidden_nothing_starts() {
     }
 }
 
+/// LL-15, LL-18: a run in a run is refused with the reason, and never unconfined.
 #[test]
 fn inside_itself_it_says_why_not() {
     for area in everyone() {

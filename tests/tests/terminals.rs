@@ -174,6 +174,7 @@ fn a_run_in_the_background_is_not_stopped() {
     }
 }
 
+/// LL-08: a terminal that a program makes is one.
 #[test]
 fn programs_may_open_terminals_of_their_own() {
     for area in everyone() {

@@ -1,0 +1,108 @@
+//! Revisions of a policy, put in force while a sandbox runs: what is shown, and what becomes of what is open. (PO-05, PO-06, PO-08.)
+
+use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::wait::{LONG, until};
+use holdfast_tests::{Host, Policy, everyone, skip};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+const QA: &str = "qa";
+
+/// Talks without end over one connection, and says when it was cut.
+const TALK: &str = "
+import socket, sys, time
+s = socket.create_connection(('origin.test', int(sys.argv[1])))
+print('open', flush=True)
+try:
+    while True:
+        s.send(b'x')
+        if not s.recv(1): break
+        print('.', end='', flush=True)
+        time.sleep(0.02)
+except OSError: pass
+print('cut', flush=True)
+";
+
+/// PO-06: what the new revision denies is closed when it is in force; what it allows is not touched.
+#[test]
+fn open_connections_follow_the_revision() {
+    let Some(python) = skip::program("python3") else {
+        return;
+    };
+    let python = python.to_str().expect("text");
+    for area in everyone() {
+        let host = Host::new(&area);
+        let (stays, goes) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        let narrow = Policy::origin(stays.port());
+        let wide = Policy::origin(stays.port()).rule("more", "origin.test", goes.port());
+        let [narrow, wide] =
+            [narrow, wide].map(|policy| area.file(&area.fresh("policy"), policy.text()));
+        host.ready(QA, &format!("--policy {}", wide.display()));
+        let talk = |port: u16| {
+            let running = host
+                .exec(QA, &[python, "-c", TALK, &port.to_string()])
+                .start();
+            running.expect("open");
+            running
+        };
+        let (kept, closed) = (talk(stays.port()), talk(goes.port()));
+
+        host.done(&format!("policy set qa {} --wait", narrow.display()));
+
+        let closed = closed.finish();
+        assert!(closed.exited(0).text().ends_with("cut\n"), "{closed}");
+        let refused = host
+            .exec(QA, &[python, "-c", TALK, &goes.port().to_string()])
+            .finish();
+        assert_ne!(refused.code(), Some(0), "{refused}");
+        let so_far = kept.output().len();
+        until("what was not denied goes on", LONG, || {
+            kept.output().len() > so_far
+        });
+        assert!(!kept.output().contains("cut"), "{}", kept.output());
+        kept.signal(Signal::SIGTERM);
+        kept.finish();
+    }
+}
+
+/// PO-08: a policy that is not enforced yet is not shown as if it were, and who waits for it waits.
+#[test]
+fn a_policy_is_shown_as_enforced_when_it_is() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let policies = [Policy::origin(80), Policy::origin(81)];
+        let [first, second] =
+            policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
+        host.ready(QA, &format!("--policy {}", first.display()));
+        let revisions = || {
+            let status = status(&host);
+            (
+                status["policy"]["desired"].as_u64(),
+                status["policy"]["enforced"].as_u64(),
+            )
+        };
+
+        let keeper = keeper(&host);
+        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        let set = host
+            .say(&format!("policy set qa {} --wait", second.display()))
+            .start();
+        until("it is wanted", LONG, || revisions().0 == Some(2));
+        let meanwhile = revisions();
+        kill(keeper, Signal::SIGCONT).expect("goes on");
+
+        assert_eq!(meanwhile, (Some(2), Some(1)));
+        set.finish().exited(0);
+        until("it is told", LONG, || revisions() == (Some(2), Some(2)));
+    }
+}
+
+fn status(host: &Host<'_>) -> Value {
+    host.document("status qa -o json").1
+}
+
+fn keeper(host: &Host<'_>) -> Pid {
+    let pid = status(host)["pids"]["keeper"].as_i64().expect("a pid");
+    Pid::from_raw(i32::try_from(pid).expect("a pid"))
+}
