@@ -492,6 +492,22 @@ fn without_a_policy_the_system_is_readable_and_there_is_no_network() {
     }
 }
 
+/// What the runtime will keep its files in is there before a sandbox could make it: its registry would be the sandbox's.
+#[test]
+fn the_runtimes_own_directory_cannot_be_made_by_a_sandbox() {
+    for area in everyone() {
+        let own = area.work().join("local/state/holdfast");
+
+        let done = Run::new(&area, &Policy::offline())
+            .environment("HOLDFAST_STATE_DIR", own.as_os_str())
+            .shell("mkdir -p local/state/holdfast; echo x >local/state/holdfast/registry || mv local l2 || echo covered")
+            .finish();
+
+        assert_eq!(done.text(), "covered\n", "{done}");
+        assert_eq!(fs::read_dir(&own).expect("it is there").count(), 0);
+    }
+}
+
 /// A working directory may lie above the runtime's own files, as a home does; a sandbox that reached them would rule its
 /// gateway.
 #[test]

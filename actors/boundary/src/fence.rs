@@ -8,6 +8,8 @@ pub(crate) mod calls;
 pub mod view;
 
 use std::fmt;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::landlock;
@@ -84,6 +86,9 @@ pub enum Unplanned {
     /// Something of the runtime's own is demanded.
     #[error("the policy or the working directory shows {}, where the runtime keeps files of its own; name another directory, or move the runtime's with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR", .0.display())]
     OwnFiles(PathBuf),
+    /// A directory of the runtime's own has to be there before the sandbox could make it, and cannot be made.
+    #[error("make {} before the sandbox could: {}; make room, or name another directory with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR", .0.display(), .1)]
+    OwnUnmade(PathBuf, std::io::Error),
     /// `--rootfs` is no directory.
     #[error("--rootfs {} is not a directory", .0.display())]
     Root(PathBuf),
@@ -169,6 +174,11 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     }
     let mut view = plan_view(policy, host);
     for path in &host.hidden {
+        if view.lets_make(path) {
+            // Whoever comes first has it: only what is there can be covered up.
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
+            made.map_err(|error| Unplanned::OwnUnmade(path.clone(), error))?;
+        }
         view.hide(path).map_err(Unplanned::OwnFiles)?;
     }
     if !view.planted.is_empty() {

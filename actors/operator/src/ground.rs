@@ -46,6 +46,7 @@ impl Ground<'_> {
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)
                 | Unplanned::OwnFiles(_)
+                | Unplanned::OwnUnmade(..)
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
                 | Unplanned::Processes

@@ -130,6 +130,19 @@ impl View {
         Ok(())
     }
 
+    /// Whether `path` of the host is not there, and a sandbox could make it.
+    pub fn lets_make(&self, path: &Path) -> bool {
+        let real = |path: &Path| path.canonicalize().ok();
+        let (None, Some(root)) = (real(path), real(&self.root)) else {
+            return false;
+        };
+        let standing = path.ancestors().find_map(real).unwrap_or_default();
+        let below = standing
+            .strip_prefix(root)
+            .map(|it| Path::new("/").join(it));
+        below.is_ok_and(|below| matches!(self.covering(&below), Some((_, Access::Write))))
+    }
+
     /// The entry that shows `real`, if one does.
     pub fn covering(&self, real: &Path) -> Option<(&Path, Access)> {
         real.ancestors()
