@@ -222,6 +222,7 @@ mod tests {
         assert!(file && device);
     }
 
+    /// LL-04: two layers, and both grant it.
     #[test]
     fn moves_between_directories_still_work_under_both_layers() {
         if abi() < 2 {
