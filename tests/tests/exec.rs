@@ -376,6 +376,31 @@ fn a_flood_that_nobody_reads_is_held_back() {
     }
 }
 
+/// CL-03: whoever stops reading is missed at once, and not only when the program writes again.
+#[test]
+fn a_reader_that_goes_away_is_missed_though_nothing_more_is_written() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready(QA, "");
+        let words = ["sh", "-c", "head -c 300000 /dev/zero; exec sleep 300"];
+        let detached = format!("{QA} --detach");
+        let session = host.exec(&detached, &words).finish().text();
+        let attach = format!("attach {QA} {}", session.trim());
+
+        for mut run in [unread(&host.exec(QA, &words)), unread(&host.say(&attach))] {
+            drop(run.stdout.take());
+
+            until("nobody stays for nobody", LONG, || {
+                run.try_wait().expect("asked").is_some()
+            });
+            let ended = run.wait().expect("it ends");
+            assert_eq!(ended.code(), Some(128 + libc::SIGPIPE));
+        }
+        let listed = host.done(&format!("sessions {QA}")).text();
+        assert_eq!(listed.matches("running").count(), 1, "{listed}");
+    }
+}
+
 /// SV-09: what a program has left behind and what it leaves by ending is reaped.
 #[test]
 fn no_zombie_stays() {

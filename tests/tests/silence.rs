@@ -98,6 +98,35 @@ fn whoever_asks_a_boundary_that_is_stopped_is_told_and_nothing_runs_later() {
     }
 }
 
+/// What could not begin within its own time limit does not begin after it.
+#[test]
+fn a_session_whose_time_is_up_before_it_begins_does_not_run() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let mark = area.work().join("mark");
+        let stopped = Stopped::new(boundary(&host));
+
+        let line = "qa --timeout 500ms";
+        let plain = host.exec(line, &["touch", "mark"]).finish();
+        let (code, told) = document(
+            &host
+                .exec(&format!("{line} -o json"), &["touch", "mark"])
+                .finish(),
+        );
+        drop(stopped);
+
+        assert_eq!(plain.code(), Some(124), "{plain}");
+        assert!(plain.stderr.contains("timed out after 500ms"), "{plain}");
+        assert_eq!(code, Some(124), "{told}");
+        let message = told["error"]["message"].as_str().expect("a message");
+        assert!(message.contains("500ms"), "{told}");
+        host.done("wait qa --for ready --timeout 30s");
+        host.shell("qa", "true").code().expect("a status");
+        assert!(!mark.exists(), "it ran all the same");
+    }
+}
+
 /// What process 1 starts when it goes on has been told as failed, and is killed.
 #[test]
 fn a_session_that_is_started_too_late_is_killed() {

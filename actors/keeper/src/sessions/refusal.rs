@@ -237,6 +237,14 @@ pub(crate) fn silent(what: &str, outcome: &str) -> Status {
     problem::status(Code::Unavailable, message, &problem)
 }
 
+/// The time of a session was up before it began; that has come to this.
+pub(crate) fn overdue(outcome: &str) -> Status {
+    let message = format!(
+        "start a session: its time was up before the boundary answered; {outcome}; `holdfast status` says what holds it up"
+    );
+    problem::plain(Code::DeadlineExceeded, message, "Timeout")
+}
+
 /// A request that says nothing, or nothing that can be done.
 pub(crate) fn usage(message: &str) -> Status {
     problem::plain(Code::InvalidArgument, message, "Usage")

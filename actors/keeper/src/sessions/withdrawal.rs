@@ -1,8 +1,8 @@
 //! Launches that nobody answers: told as failed in bounded time, and then they do not run.
 //!
 //! ```text
-//! asked ── an answer within ANSWER ──> as it says
-//!   └── none ──> told as LinkLost ── read after that ──> the boundary starts nothing
+//! asked ── an answer within ANSWER, and the session's own limit ──> as it says
+//!   └── none ──> told as LinkLost, or Timeout ── read after that ──> the boundary starts nothing
 //!                                └── started already ──> in the book without a client, killed
 //! ```
 //!
@@ -28,26 +28,38 @@ impl Sessions {
             return 0;
         }
         let answer = i64::try_from(ANSWER.as_millis()).unwrap_or(i64::MAX);
-        self.now_ms().saturating_add(answer)
+        let until = self.now_ms().saturating_add(answer);
+        match note.deadline_ms {
+            0 => until,
+            // What begins after its own end is wanted by nobody.
+            deadline => until.min(deadline),
+        }
     }
 
-    /// Asks for a launch, no longer than [`ANSWER`].
+    /// Asks for a launch, no longer than it is good for.
     pub(super) async fn ask_for(
         self: &Arc<Self>,
         request: v1::LaunchRequest,
         note: &v1::SessionNote,
     ) -> Result<v1::LaunchReply, Status> {
+        let left = request.until_ms.saturating_sub(self.now_ms());
+        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
         let mut control = self.control.clone();
         let mut answer = Box::pin(async move { control.launch(request).await });
         let answered = if note.kind == MAIN {
             answer.await
-        } else if let Ok(answered) = timeout(ANSWER, &mut answer).await {
+        } else if let Ok(answered) = timeout(left, &mut answer).await {
             answered
         } else {
-            let (sessions, note) = (Arc::clone(self), note.clone());
-            let late = async move { sessions.withdraw(answer.await, note).await };
+            let (sessions, late) = (Arc::clone(self), note.clone());
+            let late = async move { sessions.withdraw(answer.await, late).await };
             self.launches.spawn_on(late, &self.home);
-            return Err(refusal::silent("start a session", WITHDRAWN));
+            let overdue = note.deadline_ms != 0 && self.now_ms() >= note.deadline_ms;
+            return Err(if overdue {
+                refusal::overdue(WITHDRAWN)
+            } else {
+                refusal::silent("start a session", WITHDRAWN)
+            });
         };
         answered
             .map(Response::into_inner)

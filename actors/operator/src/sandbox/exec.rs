@@ -53,18 +53,19 @@ pub(crate) fn exec(arguments: &Exec, config: &Config, quiet: bool) -> Result<Exi
         quiet,
     };
     client::on_runtime(async {
-        if json {
+        let outcome = if json {
             captured(attended, config).await
         } else {
             let code = attended.attend(config, standard()?).await.1;
-            code.map(ExitCode::from).map_err(|failure| {
-                if failure.kind() == Kind::TimedOut {
-                    foreground::timed_out(arguments.timeout)
-                } else {
-                    failure
-                }
-            })
-        }
+            code.map(ExitCode::from)
+        };
+        outcome.map_err(|failure| {
+            if failure.kind() == Kind::TimedOut {
+                foreground::timed_out(arguments.timeout)
+            } else {
+                failure
+            }
+        })
     })
 }
 

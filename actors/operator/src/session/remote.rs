@@ -3,12 +3,13 @@
 //! ```text
 //! Opening ──begun──> Carrying ──ended──> Over: the exit
 //!    │ refused           ├── the stream ends, or breaks ──> Lost: the outcome is unknown, from which offset on
-//!    └──> the refusal    └── nobody reads stdout ──> SIGPIPE, and its end is awaited for a while
+//!    └──> the refusal    └── nobody reads stdout ──> SIGPIPE (a terminal: SIGHUP), and its end is awaited for a while
 //! ```
 //!
 //! Input, output and requests are three loops that never wait for each other: a program that does not read its input still
 //! writes, and can be signalled. Only a message `ended` makes an exit.
 
+use std::io::{self, IsTerminal as _};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -59,6 +60,8 @@ pub(crate) struct Part {
     stderr: Option<mpsc::Sender<Bytes>>,
     control: mpsc::Receiver<Control>,
     exit: oneshot::Sender<Exit>,
+    /// What whoever reads stdout says by going away: SIGPIPE, or SIGHUP where it is a terminal.
+    farewell: i32,
 }
 
 /// A session that is being opened: resolves when it has begun.
@@ -95,6 +98,12 @@ impl Part {
             stderr: Some(stderr_end),
             control: control_end,
             exit: exit_end,
+            // One that was hung up does not say any more that it is one.
+            farewell: if io::stdout().is_terminal() {
+                libc::SIGHUP
+            } else {
+                libc::SIGPIPE
+            },
         };
         (session, opening, part)
     }
@@ -122,12 +131,14 @@ impl Part {
             offset: 0,
             client: client.clone(),
             broken: self.manner.ours.then_some(pipe),
+            farewell: self.farewell,
         };
         let asking = Asking {
             client,
             say: say.clone(),
             sandbox: self.sandbox.clone(),
             session: begun.session,
+            farewell: self.farewell,
         };
         // The output decides when all is over; the other two end with it.
         let exit = tokio::select! {
@@ -239,6 +250,7 @@ struct Asking {
     say: mpsc::Sender<v1::SessionInput>,
     sandbox: String,
     session: u64,
+    farewell: i32,
 }
 
 impl Asking {
@@ -247,7 +259,7 @@ impl Asking {
         loop {
             let control = tokio::select! {
                 Some(control) = asked.recv() => control,
-                Some(()) = broken.recv() => Control::Signal(libc::SIGPIPE),
+                Some(()) = broken.recv() => Control::Signal(self.farewell),
                 else => break,
             };
             match control {
@@ -288,6 +300,7 @@ struct Output {
     client: Client,
     /// Told once when nobody reads stdout any more.
     broken: Option<mpsc::Sender<()>>,
+    farewell: i32,
 }
 
 impl Output {
@@ -299,7 +312,11 @@ impl Output {
             }
             let heard = tokio::select! {
                 heard = self.incoming.message() => heard,
-                () = passing(unread.as_mut()) => return Exit::Signal(libc::SIGPIPE),
+                () = closed(self.stdout.as_ref()) => {
+                    self.shut_stdout();
+                    continue;
+                }
+                () = passing(unread.as_mut()) => return Exit::Signal(self.farewell),
             };
             match heard.map(|output| output.and_then(|output| output.kind)) {
                 Ok(Some(Heard::Chunk(chunk))) => self.pass_on(chunk).await,
@@ -326,18 +343,25 @@ impl Output {
     async fn pass_on(&mut self, chunk: v1::OutputChunk) {
         self.offset = chunk.offset + chunk.data.len() as u64;
         let stderr = chunk.stream() == v1::Stream::Stderr;
-        let sink = if stderr {
-            &mut self.stderr
-        } else {
-            &mut self.stdout
+        let sink = if stderr { &self.stderr } else { &self.stdout };
+        let Some(open) = sink else {
+            return;
         };
-        if let Some(open) = sink
-            && open.send(chunk.data).await.is_err()
-        {
-            *sink = None;
-            if !stderr && let Some(broken) = self.broken.take() {
-                let _told = broken.try_send(());
-            }
+        if open.send(chunk.data).await.is_ok() {
+            return;
+        }
+        if stderr {
+            self.stderr = None;
+        } else {
+            self.shut_stdout();
+        }
+    }
+
+    /// Nobody reads it any more, which is told once.
+    fn shut_stdout(&mut self) {
+        self.stdout = None;
+        if let Some(broken) = self.broken.take() {
+            let _told = broken.try_send(());
         }
     }
 
@@ -393,6 +417,14 @@ fn over(phase: v1::Phase) -> Option<&'static str> {
         v1::Phase::Unspecified | v1::Phase::Pending | v1::Phase::Ready | v1::Phase::Degraded => {
             None
         }
+    }
+}
+
+/// Whoever writes what is sent there has found that nobody reads it.
+async fn closed(sink: Option<&mpsc::Sender<Bytes>>) {
+    match sink {
+        Some(sink) => sink.closed().await,
+        None => std::future::pending().await,
     }
 }
 
