@@ -1,6 +1,9 @@
 //! `cp` at its edges: destinations with a slash, pipes and sockets, files of several names, and what is said of a failure.
 
+use holdfast_tests::victim::{Part, parts};
+use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Area, Finished, Host, everyone};
+use nix::sys::signal::Signal;
 use nix::sys::stat::Mode;
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -166,23 +169,139 @@ fn a_copy_that_fails_says_what_and_where() {
     }
 }
 
+/// Whatever ends a copy: what was there is as it was, and nothing stands beside it.
+#[test]
+fn a_copy_that_is_interrupted_damages_nothing_and_leaves_nothing() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let here = area.directory(&area.work().join("d"));
+        inside(&host, "mkdir /tmp/d");
+        let place = format!("/tmp/d {}", here.display());
+        inside(
+            &host,
+            &format!("for d in {place}; do printf old > $d/big; done"),
+        );
+        let is_as_it_was = |directory: &str| {
+            let text = inside(&host, &format!("cd {directory}; cat big; ls -A"));
+            assert_eq!(text, "oldbig\n", "{directory}");
+        };
+        let ends = ["a signal", "the gateway's death", "the keeper's death"];
+
+        for directory in place.split(' ') {
+            for end in ends {
+                for name in ["", "/new"] {
+                    let mut copy = host
+                        .say(&format!("cp - qa:{directory}{name}"))
+                        .held_input()
+                        .start();
+                    copy.send(&header("big", b'0', 2 * MUCH));
+                    // Taken by somebody, so that the copy is well on its way.
+                    copy.send(&vec![b'x'; MUCH]);
+                    is_as_it_was(directory);
+                    match end {
+                        "a signal" => copy.signal(Signal::SIGINT),
+                        "the gateway's death" => host.end_gateway(Signal::SIGKILL),
+                        _ => parts(&area, "")[&Part::Keeper][0].kill(),
+                    }
+                    let finished = copy.finish();
+                    if end != "a signal" {
+                        refused(&finished, &["run it again"]);
+                        assert!(!finished.stderr.contains("attach"), "{finished}");
+                    }
+                    assert_ne!(finished.code(), Some(0), "{finished}");
+                    until("the sandbox is ready again", LONG, || {
+                        host.shell("qa", "true").code() == Some(0)
+                    });
+                    is_as_it_was(directory);
+                }
+            }
+        }
+    }
+}
+
+/// A tar stream without its end is none, and two files have no room under one new name.
+#[test]
+fn a_stream_that_is_not_whole_or_has_no_room_makes_nothing() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let mut two = Vec::new();
+        for name in ["a", "b"] {
+            two.extend(header(name, b'0', 512));
+            two.extend([b'x'; 512]);
+        }
+
+        let endless = host.say("cp - qa:/tmp/new").input(&two[..1024]).finish();
+        refused(&endless, &["its end is missing"]);
+        two.extend([0; 1024]);
+        let several = host.say("cp - qa:/tmp/new").input(&*two).finish();
+        refused(&several, &["/tmp/new", "make the directory first"]);
+        assert_eq!(inside(&host, "ls -A /tmp"), "");
+
+        inside(&host, "mkdir /tmp/new");
+        let copied = host.say("cp - qa:/tmp/new").input(two).finish();
+        assert_eq!(copied.code(), Some(0), "{copied}");
+        assert_eq!(inside(&host, "ls -A /tmp/new"), "a\nb\n");
+    }
+}
+
+/// The disk that is full is told, with the name that the file would have had.
+#[test]
+fn a_copy_onto_a_full_disk_says_so() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        area.directory(&area.work().join("small"));
+        inside(
+            &host,
+            "mkdir /tmp/d; head -c 300000 /dev/urandom > /tmp/d/f",
+        );
+        let mounted = "mount -t tmpfs -o size=64k none small && exec \"$@\"";
+
+        for (line, name) in [
+            ("cp qa:/tmp/d small", "small/d/f"),
+            ("cp qa:/tmp/d/f small/g", "small/g"),
+        ] {
+            let full = host
+                .say(line)
+                .under(["unshare", "-rm", "sh", "-c", mounted, "sh"])
+                .finish();
+            refused(
+                &full,
+                &[&format!("copy to {name}: No space left on device")],
+            );
+            assert!(!full.stderr.contains(".holdfast-cp"), "{full}");
+        }
+    }
+}
+
+/// More than waits anywhere between the command and the sandbox.
+const MUCH: usize = 16 << 20;
+
 /// A tar archive with a pipe called `queue`: one header, and the two empty blocks of the end.
 fn fifo_archive() -> Vec<u8> {
+    let mut archive = header("queue", b'6', 0);
+    archive.resize(512 * 3, 0);
+    archive
+}
+
+/// The header of an entry.
+fn header(name: &str, kind: u8, size: usize) -> Vec<u8> {
     let mut block = vec![0_u8; 512];
     let mut put = |place: usize, text: &str| {
         block[place..place + text.len()].copy_from_slice(text.as_bytes());
     };
-    put(0, "queue");
+    put(0, name);
     put(100, "0000644\0");
     put(108, "0000000\0");
     put(116, "0000000\0");
-    put(124, "00000000000\0");
+    put(124, &format!("{size:011o}\0"));
     put(136, "00000000000\0");
     put(148, "        ");
-    put(156, "6");
     put(257, "ustar\x0000");
+    block[156] = kind;
     let sum: u32 = block.iter().map(|byte| u32::from(*byte)).sum();
     block[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());
-    block.resize(512 * 3, 0);
     block
 }

@@ -110,6 +110,7 @@ impl Part {
 
     /// Opens the session with `first`, and carries it to its end.
     pub(crate) async fn carry(mut self, mut client: Client, first: Said) -> Carried {
+        let is_copy = matches!(first, Said::Copy(_));
         let (say, begun, incoming) = match begin(&mut client, first).await {
             Ok(opened) => opened,
             Err(failure) => {
@@ -132,6 +133,7 @@ impl Part {
             client: client.clone(),
             broken: self.manner.ours.then_some(pipe),
             farewell: self.farewell,
+            is_copy,
         };
         let asking = Asking {
             client,
@@ -170,7 +172,7 @@ impl Unopened {
         }
     }
 
-    fn told(self) -> Failure {
+    fn told(self, is_copy: bool) -> Failure {
         let is_open = self.is_open();
         let failure = match self {
             Self::Refused(status) => refused(&status),
@@ -181,8 +183,11 @@ impl Unopened {
         };
         if is_open {
             let message = format!("the outcome is unknown: {}", failure.message());
-            Failure::new(Kind::OutcomeUnknown, message)
-                .hint("`holdfast sessions NAME` shows whether it has begun")
+            Failure::new(Kind::OutcomeUnknown, message).hint(if is_copy {
+                NOT_COMPLETE
+            } else {
+                "`holdfast sessions NAME` shows whether it has begun"
+            })
         } else {
             failure
         }
@@ -202,11 +207,12 @@ pub(crate) async fn begin(client: &mut Client, first: Said) -> Result<Opened, Fa
         | Said::Resize(_)
         | Said::Signal(_) => false,
     };
+    let is_copy = matches!(first, Said::Copy(_));
     match open(client, first.clone()).await {
         Err(unopened) if once && unopened.is_open() => open(client, first).await,
         opened => opened,
     }
-    .map_err(Unopened::told)
+    .map_err(|unopened| unopened.told(is_copy))
 }
 
 /// What follows goes in at the one end, and the session's own words come out at the other.
@@ -301,6 +307,8 @@ struct Output {
     /// Told once when nobody reads stdout any more.
     broken: Option<mpsc::Sender<()>>,
     farewell: i32,
+    /// It cannot be gone on with.
+    is_copy: bool,
 }
 
 impl Output {
@@ -395,6 +403,7 @@ impl Output {
         };
         let then = match over {
             Some(over) => format!("{sandbox} {over}"),
+            None if self.is_copy => NOT_COMPLETE.to_owned(),
             None => format!(
                 "attach again with: holdfast attach {sandbox} {session} --from {}",
                 self.offset
@@ -447,6 +456,9 @@ fn message(kind: Said) -> v1::SessionInput {
 fn unreachable_end() -> Exit {
     Exit::Unknown(super::unknown("its input ended before it"))
 }
+
+/// What is said of a copy whose end nobody told.
+const NOT_COMPLETE: &str = "the copy is not known to be complete: run it again";
 
 /// Messages that may wait in each direction: a chunk is up to 64 KiB.
 const DEPTH: usize = 8;

@@ -3,38 +3,61 @@
 //! Into a directory everything lands under the names of the stream; anything else is the new name of the stream's first
 //! part. No name leads out of that place, and no entry is written through a link of the same stream: the sandbox's view
 //! would let it go no farther than the sandbox, but a copy says where it goes.
+//!
+//! A file has its name when all of it has come, and replaces in one step what had that name. The last one waits for the end
+//! of the whole stream. A tree at a new name is removed when its stream fails.
 
+mod fresh;
+
+use std::ffi::OsString;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::errno::Errno;
+use nix::fcntl::AT_FDCWD;
+use nix::sys::stat::{UtimensatFlags, utimensat};
+use nix::sys::time::TimeSpec;
 use tar::{Archive, Entry, EntryType};
 
 use super::{Failed, PIECE};
+use fresh::{Fresh, named};
 
 /// Unpacks `input` at `path`.
 pub(super) fn run(path: &Path, input: impl Read) -> Result<(), Failed> {
-    let mut place = Place::find(path)?;
-    let broken = |why: String| Failed {
-        object: "read the tar stream".to_owned(),
-        source: io::Error::other(why),
+    let place = Place::find(path)?;
+    let new = place.new_name();
+    let done = unpack(place, path, input);
+    if done.is_err()
+        && let Some(new) = new
+    {
+        let _not_made = fs::remove_dir_all(new);
+    }
+    done
+}
+
+fn unpack(mut place: Place, path: &Path, input: impl Read) -> Result<(), Failed> {
+    let mut input = Stream {
+        bytes: BufReader::with_capacity(PIECE, input),
+        has_ended: false,
     };
-    let unreadable = |source: io::Error| broken(format!("it is none, or was cut off ({source})"));
-    let mut input = BufReader::with_capacity(PIECE, input);
-    if input.fill_buf().map_err(unreadable)?.is_empty() {
+    if input.bytes.fill_buf().map_err(unreadable)?.is_empty() {
         return Err(broken("it is empty".to_owned()));
     }
     let mut archive = Archive::new(input);
     let mut directories = Vec::new();
+    let mut waiting: Option<Fresh> = None;
     let mut is_first = true;
     for entry in archive.entries().map_err(unreadable)? {
         let mut entry = entry.map_err(unreadable)?;
         let name = entry.path().map_err(unreadable)?.into_owned();
         let kind = entry.header().entry_type();
+        if kind.is_pax_global_extensions() {
+            continue;
+        }
         if std::mem::take(&mut is_first)
             && let Some(made) = place.begin(path, &entry, &name)?
         {
@@ -48,17 +71,57 @@ pub(super) fn run(path: &Path, input: impl Read) -> Result<(), Failed> {
             return Err(Failed::special(&name, "a device"));
         }
         let target = place.target(&name)?;
+        appear(waiting.take())?;
         place.reach(&target)?;
-        put(&place, &mut entry, &target, &mut directories).map_err(Failed::at(&target))?;
+        waiting =
+            put(&place, &mut entry, &target, &mut directories).map_err(Failed::at(&target))?;
     }
+    let mut rest = archive.into_inner();
+    if rest.has_ended {
+        return Err(broken("it was cut off: its end is missing".to_owned()));
+    }
+    // What stands behind the end of the archive is taken off its writer's hands. A writer that failed leaves it open.
+    io::copy(&mut rest, &mut io::sink()).map_err(unreadable)?;
+    appear(waiting)?;
     // Last, and the innermost first: a directory may forbid what was written into it, and writing changed its time.
     for (directory, mode, modified) in directories.into_iter().rev() {
         finish(&directory, mode, modified).map_err(Failed::at(&directory))?;
     }
-    // What stands behind the end of the archive is taken off its writer's hands.
-    let mut rest = archive.into_inner();
-    io::copy(&mut rest, &mut io::sink()).map_err(unreadable)?;
     Ok(())
+}
+
+fn broken(why: String) -> Failed {
+    Failed {
+        object: "read the tar stream".to_owned(),
+        source: io::Error::other(why),
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "it stands in `map_err`")]
+fn unreadable(source: io::Error) -> Failed {
+    broken(format!("it is none, or was cut off ({source})"))
+}
+
+fn appear(waiting: Option<Fresh>) -> Result<(), Failed> {
+    let Some(fresh) = waiting else {
+        return Ok(());
+    };
+    let target = fresh.target().to_owned();
+    fresh.appear().map_err(Failed::at(&target))
+}
+
+/// A stream that knows whether somebody has read up to its end.
+struct Stream<R> {
+    bytes: BufReader<R>,
+    has_ended: bool,
+}
+
+impl<R: Read> Read for Stream<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.bytes.read(buffer)?;
+        self.has_ended |= count == 0 && !buffer.is_empty();
+        Ok(count)
+    }
 }
 
 /// Where a stream goes.
@@ -68,6 +131,8 @@ struct Place {
     base: PathBuf,
     /// What the first part of every name becomes.
     renamed: Option<PathBuf>,
+    /// That first part, of which there can be one only.
+    first: Option<OsString>,
     /// It is not there, and was called a directory by a slash at its end: no file may take its name.
     is_directory: bool,
 }
@@ -78,6 +143,7 @@ impl Place {
             return Ok(Self {
                 base: path.to_owned(),
                 renamed: None,
+                first: None,
                 is_directory: false,
             });
         }
@@ -101,8 +167,18 @@ impl Place {
         Ok(Self {
             base: parent.to_owned(),
             renamed: Some(PathBuf::from(name)),
+            first: None,
             is_directory,
         })
+    }
+
+    /// What is to be made and is not there yet.
+    fn new_name(&self) -> Option<PathBuf> {
+        let new = self.base.join(self.renamed.as_ref()?);
+        let known = fs::symlink_metadata(&new);
+        known
+            .is_err_and(|error| error.kind() == io::ErrorKind::NotFound)
+            .then_some(new)
     }
 
     /// Hears of the first entry. The content of a directory, which has no name of its own, makes the directory that it is
@@ -118,6 +194,7 @@ impl Place {
         };
         let kind = entry.header().entry_type();
         let mut parts = name.components();
+        self.first = first_of(name);
         if !kind.is_dir() {
             let is_alone = parts.nth(1).is_none();
             if self.is_directory && is_alone {
@@ -145,6 +222,7 @@ impl Place {
         *self = Self {
             base: base.clone(),
             renamed: None,
+            first: None,
             is_directory: false,
         };
         Ok(Some((base, mode, modified)))
@@ -157,6 +235,9 @@ impl Place {
         if let Some(renamed) = &self.renamed {
             parts.next();
             target.push(renamed);
+            if self.first != first_of(name) {
+                return Err(self.several(&target, name));
+            }
         }
         for part in parts {
             match part {
@@ -173,6 +254,20 @@ impl Place {
             return Err(Failed::with(&name, Errno::EINVAL));
         }
         Ok(target)
+    }
+
+    /// Two things cannot have one name.
+    fn several(&self, target: &Path, name: &Path) -> Failed {
+        let first = self.first.clone().unwrap_or_default();
+        let why = format!(
+            "it is no directory, and the stream has more than one part for it ({}, {}); make the directory first",
+            Path::new(&first).display(),
+            name.display()
+        );
+        Failed {
+            object: target.display().to_string(),
+            source: io::Error::other(why),
+        }
     }
 
     /// Makes the directories that lead from the base to `target`; none of them may be a link.
@@ -198,6 +293,11 @@ impl Place {
     }
 }
 
+fn first_of(name: &Path) -> Option<OsString> {
+    let first = name.components().next();
+    first.map(|part| part.as_os_str().to_owned())
+}
+
 /// The bits that nobody may set inside; they are left off, as they are on the way out.
 const SET_ID: u32 = 0o6000;
 
@@ -211,45 +311,76 @@ fn terms(entry: &Entry<'_, impl Read>) -> io::Result<(u32, SystemTime)> {
     Ok((header.mode()? & !SET_ID & 0o7777, modified))
 }
 
+/// Makes an entry, but for a file: that is answered, whole and without a name.
 fn put(
     place: &Place,
     entry: &mut Entry<'_, impl Read>,
     target: &Path,
     directories: &mut Vec<Directory>,
-) -> io::Result<()> {
+) -> io::Result<Option<Fresh>> {
     let kind = entry.header().entry_type();
     let (mode, modified) = terms(entry)?;
     let there = fs::symlink_metadata(target).ok();
     if kind == EntryType::Directory {
         match there {
             // The place itself keeps what it is.
-            Some(known) if known.is_dir() && target == place.base => return Ok(()),
+            Some(known) if known.is_dir() && target == place.base => return Ok(None),
             Some(known) if known.is_dir() => {}
             Some(_) => return Err(Errno::ENOTDIR.into()),
             None => fs::DirBuilder::new().mode(0o700).create(target)?,
         }
         directories.push((target.to_owned(), mode, modified));
-        return Ok(());
+        return Ok(None);
     }
-    match there {
-        Some(known) if known.is_dir() => return Err(Errno::EISDIR.into()),
-        Some(_) => fs::remove_file(target)?,
-        None => {}
+    if there.is_some_and(|known| known.is_dir()) {
+        return Err(Errno::EISDIR.into());
     }
     if kind == EntryType::Link {
         let linked = entry.link_name()?.ok_or(Errno::EINVAL)?;
         let source = place.target(&linked).map_err(|failed| failed.source)?;
-        let linked = fs::hard_link(&source, target);
-        // Where there can be no second name, there is a second file.
-        return linked.or_else(|error| match fs::symlink_metadata(&source) {
-            Ok(known) if known.is_file() => fs::copy(&source, target).map(drop),
-            Ok(_) | Err(_) => Err(error),
-        });
+        return link(&source, target, mode, modified);
     }
-    entry.set_preserve_permissions(true);
-    entry.set_mask(SET_ID);
-    entry.set_preserve_mtime(true);
-    entry.unpack(target).map(drop)
+    if kind == EntryType::Symlink {
+        let leads = entry.link_name()?.ok_or(Errno::EINVAL)?;
+        let time = TimeSpec::from_duration(
+            modified
+                .duration_since(SystemTime::UNIX_EPOCH)
+                .unwrap_or_default(),
+        );
+        named(target, |path| {
+            symlink(&leads, path)?;
+            let itself = UtimensatFlags::NoFollowSymlink;
+            Ok(utimensat(AT_FDCWD, path, &time, &time, itself)?)
+        })?;
+        return Ok(None);
+    }
+    let size = entry.size();
+    let mut fresh = Fresh::new(target)?;
+    fresh.fill(entry, size)?;
+    fresh.dress(mode, modified)?;
+    Ok(Some(fresh))
+}
+
+/// Gives a file a second name. Where there can be none, there is a second file.
+fn link(
+    source: &Path,
+    target: &Path,
+    mode: u32,
+    modified: SystemTime,
+) -> io::Result<Option<Fresh>> {
+    let Err(error) = named(target, |path| fs::hard_link(source, path)) else {
+        return Ok(None);
+    };
+    match fs::symlink_metadata(source) {
+        Ok(known) if known.is_file() => {
+            let from = File::open(source)?;
+            let mut fresh = Fresh::new(target)?;
+            fresh.fill(from, known.len())?;
+            fresh.dress(mode, modified)?;
+            Ok(Some(fresh))
+        }
+        Ok(_) | Err(_) => Err(error),
+    }
 }
 
 fn finish(directory: &Path, mode: u32, modified: SystemTime) -> io::Result<()> {
@@ -259,102 +390,4 @@ fn finish(directory: &Path, mode: u32, modified: SystemTime) -> io::Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn stream(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
-        let mut builder = tar::Builder::new(Vec::new());
-        for (name, kind, content) in entries {
-            let mut header = tar::Header::new_gnu();
-            header.set_entry_type(*kind);
-            header.set_mode(0o644);
-            header.set_mtime(7);
-            header.set_size(0);
-            if *kind == EntryType::Symlink {
-                header.set_link_name(content).expect("a link");
-            } else {
-                header.set_size(content.len() as u64);
-            }
-            // As an attacker would write it: the builder itself refuses such names.
-            header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
-            header.set_cksum();
-            let body = if *kind == EntryType::Symlink {
-                ""
-            } else {
-                content
-            };
-            builder.append(&header, body.as_bytes()).expect("appended");
-        }
-        builder.into_inner().expect("whole")
-    }
-
-    #[test]
-    fn a_name_or_a_link_that_leads_out_is_refused() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let base = directory.path().join("base");
-        fs::create_dir(&base).expect("made");
-        let file = EntryType::Regular;
-
-        let up = stream(&[("../evil", file, "x")]);
-        run(&base, &up[..]).expect_err("up and out");
-        let through = stream(&[("out", EntryType::Symlink, ".."), ("out/evil", file, "x")]);
-        run(&base, &through[..]).expect_err("through a link");
-        let renamed = stream(&[("../evil", file, "x")]);
-        run(&base.join("new"), &renamed[..]).expect_err("up and renamed");
-
-        assert!(!directory.path().join("evil").exists());
-    }
-
-    #[test]
-    fn set_id_bits_are_left_off() {
-        let mut builder = tar::Builder::new(Vec::new());
-        for (name, kind, mode) in [
-            ("tree", EntryType::Directory, 0o2775),
-            ("tree/file", EntryType::Regular, 0o6755),
-        ] {
-            let mut header = tar::Header::new_gnu();
-            header.set_entry_type(kind);
-            header.set_mode(mode);
-            header.set_mtime(7);
-            header.set_size(0);
-            header.set_path(name).expect("a short name");
-            header.set_cksum();
-            builder.append(&header, io::empty()).expect("appended");
-        }
-        let directory = tempfile::tempdir().expect("a directory");
-
-        run(directory.path(), &builder.into_inner().expect("whole")[..]).expect("unpacked");
-
-        let mode = |name: &str| {
-            let known = fs::metadata(directory.path().join(name)).expect("there");
-            known.permissions().mode() & 0o7777
-        };
-        assert_eq!((mode("tree"), mode("tree/file")), (0o775, 0o755));
-    }
-
-    #[test]
-    fn a_file_takes_the_place_of_a_link_and_not_of_what_it_leads_to() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let (precious, link) = (
-            directory.path().join("precious"),
-            directory.path().join("link"),
-        );
-        fs::write(&precious, "precious").expect("written");
-        std::os::unix::fs::symlink(&precious, &link).expect("linked");
-
-        run(&link, &stream(&[("any", EntryType::Regular, "new")])[..]).expect("unpacked");
-
-        assert_eq!(fs::read_to_string(&precious).expect("read"), "precious");
-        assert_eq!(fs::read_to_string(&link).expect("read"), "new");
-    }
-
-    #[test]
-    fn a_stream_that_breaks_off_is_a_failure() {
-        let directory = tempfile::tempdir().expect("a directory");
-        let whole = stream(&[("file", EntryType::Regular, "0123456789")]);
-
-        let failed = run(directory.path(), &whole[..515]).expect_err("broken");
-
-        assert!(!failed.to_string().is_empty());
-    }
-}
+mod tests;

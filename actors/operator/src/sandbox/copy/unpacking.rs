@@ -107,11 +107,56 @@ pub(super) fn stage(stream: Reader, destination: &Path) -> Result<Staged, Failur
         directory,
         destination: destination.clone(),
     };
-    unpack(stream, &staged.directory).map_err(wrong)?;
+    unpack(stream, &staged.directory).map_err(|broken| {
+        let place = broken.entry.map(|name| place_of(&name, &destination));
+        let place = place.as_deref().unwrap_or(&destination);
+        failed(
+            &format!("copy to {}", place.display()),
+            &told(&broken.error),
+        )
+    })?;
     Ok(staged)
 }
 
-fn unpack(stream: impl io::Read, directory: &Path) -> io::Result<()> {
+/// Where an entry would have been in the end.
+fn place_of(name: &Path, destination: &Path) -> PathBuf {
+    if destination.is_dir() {
+        return destination.join(name);
+    }
+    // What came is renamed: its first part is the destination.
+    let mut parts = name.components();
+    parts.next();
+    let below = parts.as_path();
+    if below.as_os_str().is_empty() {
+        destination.to_owned()
+    } else {
+        destination.join(below)
+    }
+}
+
+/// What could not be unpacked, and the entry that it was about.
+#[derive(Debug)]
+struct Broken {
+    entry: Option<PathBuf>,
+    error: io::Error,
+}
+
+impl From<io::Error> for Broken {
+    fn from(error: io::Error) -> Self {
+        Self { entry: None, error }
+    }
+}
+
+impl Broken {
+    fn at(entry: PathBuf) -> impl FnOnce(io::Error) -> Self {
+        move |error| Self {
+            entry: Some(entry),
+            error,
+        }
+    }
+}
+
+fn unpack(stream: impl io::Read, directory: &Path) -> Result<(), Broken> {
     let mut archive = tar::Archive::new(stream);
     // Directories last: one that is not to be written to could not be filled.
     let mut directories = Vec::new();
@@ -124,26 +169,28 @@ fn unpack(stream: impl io::Read, directory: &Path) -> io::Result<()> {
             directories.push(entry);
             continue;
         }
-        let name = entry.path()?.display().to_string();
+        let path = entry.path()?.into_owned();
+        let name = path.display().to_string();
         if kind.is_fifo() || kind.is_character_special() || kind.is_block_special() {
             let why = format!(
                 "{name} is a pipe or a device in the sandbox, which is not copied; remove it, or copy what stands beside it"
             );
-            return Err(io::Error::other(why));
+            return Err(io::Error::other(why).into());
         }
-        if is_made && !entry.unpack_in(directory)? {
-            return Err(io::Error::other(format!(
-                "{name} leads out of the destination"
-            )));
+        if is_made && !entry.unpack_in(directory).map_err(Broken::at(path))? {
+            let why = format!("{name} leads out of the destination");
+            return Err(io::Error::other(why).into());
         }
     }
     // The deepest first, so that no closed directory stands above one that is still to be made.
     directories.sort_by_key(|entry| std::cmp::Reverse(entry.path_bytes().len()));
     for mut entry in directories {
-        entry.unpack_in(directory)?;
+        let path = entry.path()?.into_owned();
+        entry.unpack_in(directory).map_err(Broken::at(path))?;
     }
     // Blocks of zeros follow: whoever sends them must not meet a closed pipe.
-    io::copy(&mut archive.into_inner(), &mut io::sink()).map(drop)
+    io::copy(&mut archive.into_inner(), &mut io::sink())?;
+    Ok(())
 }
 
 impl Staged {
@@ -237,12 +284,13 @@ pub(super) fn names_in(directory: &Path) -> io::Result<Vec<OsString>> {
     })
 }
 
-/// What an error of the archive says, with its cause, which says why.
+/// What an error says at its root: the archive puts words of its own around it, with names that nobody chose.
 pub(super) fn told(error: &io::Error) -> String {
-    match std::error::Error::source(error) {
-        Some(cause) => unnumbered(&format!("{error}: {cause}")),
-        None => unnumbered(&error.to_string()),
+    let mut root: &dyn std::error::Error = error;
+    while let Some(cause) = root.source() {
+        root = cause;
     }
+    unnumbered(&root.to_string())
 }
 
 #[cfg(test)]
