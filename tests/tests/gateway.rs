@@ -2,12 +2,15 @@
 
 use holdfast_tests::artefacts::holdfast;
 use holdfast_tests::daemon::{Gateway, refused, request, said};
-use holdfast_tests::{Area, Caller, Run, everyone};
+use holdfast_tests::limit::descriptors;
+use holdfast_tests::wait::{LONG, holds_within, until};
+use holdfast_tests::{Area, Caller, Finished, Run, everyone};
 use holdfast_wire::{problem, v1};
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
+use std::time::Duration;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_check_response::ServingStatus;
@@ -257,6 +260,44 @@ fn reflection_names_the_services_and_health_answers() {
     }
 }
 
+/// PX-01, SV-01: what nobody can use because the gateway has no descriptors is not Ready, and comes back by itself.
+#[test]
+fn a_gateway_that_is_short_of_descriptors_takes_ready_away_from_its_sandboxes() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        gateway.create(request(&area, "qa")).expect("made");
+        gateway.until("qa", "Ready", |status| status.phase() == v1::Phase::Ready);
+        // A connection that is there already: no other is accepted meanwhile.
+        let channel = gateway.channel().expect("connected");
+        let becomes = |phase: v1::Phase, limit: Duration| {
+            let mut last = v1::Status::default();
+            let shown = holds_within(limit, || {
+                let request = v1::SandboxRequest {
+                    sandbox: "qa".to_owned(),
+                };
+                let mut client = v1::gateway_client::GatewayClient::new(channel.clone());
+                let answer = gateway.wait(client.get(request)).expect("answered");
+                last = answer.into_inner();
+                last.phase() == phase
+            });
+            assert!(shown, "never {phase:?}: {last:#?}");
+            last
+        };
+
+        let open = fs::read_dir(format!("/proc/{}/fd", gateway.pid())).expect("listed");
+        descriptors(gateway.pid(), open.count() as u64);
+        let short = becomes(v1::Phase::Degraded, Duration::from_millis(500));
+        assert_eq!(short.reason, "DescriptorPressure", "{short:#?}");
+        assert!(short.message.contains("the gateway"), "{}", short.message);
+        assert!(!short.restarts.contains_key("keeper"), "{short:#?}");
+
+        descriptors(gateway.pid(), 1024);
+        becomes(v1::Phase::Ready, Duration::from_secs(1));
+        gateway.delete("qa", true).expect("deleted");
+        assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
 /// The socket is its owner's; even where somebody opens it to all, another user is not served.
 #[test]
 fn another_user_is_not_served() {
@@ -327,6 +368,9 @@ fn tcp_is_served_with_mutual_tls_only() {
         }
         let options: Vec<_> = options.iter().map(String::as_str).collect();
         let gateway = Gateway::start(&area, &options);
+        until("it says where it serves", LONG, || {
+            said(&area).contains("serving on tcp:")
+        });
         let log = said(&area);
         let (_, address) = log.rsplit_once("serving on tcp:").expect("said so");
         let address = address.split(',').next().expect("an address").to_owned();
@@ -358,23 +402,14 @@ fn tcp_is_served_with_mutual_tls_only() {
                 "served with a stranger's certificate"
             );
         });
-        let list = |authority: &str, (certificate, key): (String, String)| {
-            let at = |name: &str, text: String| area.file(&area.work().join(name), text.as_bytes());
-            Run::plain(&area, ["list"])
-                .environment("HOLDFAST_GATEWAY", format!("tcp:{address}"))
-                .environment("HOLDFAST_TLS_CA", at("trusted.pem", authority.to_owned()))
-                .environment("HOLDFAST_TLS_CERT", at("client.pem", certificate))
-                .environment("HOLDFAST_TLS_KEY", at("client.key", key))
-                .finish()
-        };
-        let listed = list(&authority.pem, authority.sign("client"));
+        let listed = list(&area, &address, &authority.pem, &authority.sign("client"));
         assert_eq!(listed.code(), Some(0), "{}", listed.stderr);
         let stranger = Signer::new();
         for (trusted, identity) in [
             (&stranger.pem, authority.sign("client")),
             (&authority.pem, stranger.sign("client")),
         ] {
-            let refused = list(trusted, identity);
+            let refused = list(&area, &address, trusted, &identity);
             assert_eq!(refused.code(), Some(125), "{}", refused.stderr);
             assert!(
                 refused.stderr.contains("HOLDFAST_TLS_CA has to name"),
@@ -384,6 +419,17 @@ fn tcp_is_served_with_mutual_tls_only() {
         }
         assert_eq!(gateway.stop(), Some(0));
     }
+}
+
+/// `holdfast list` over TCP, with this authority and this identity.
+fn list(area: &Area, address: &str, trusted: &str, identity: &(String, String)) -> Finished {
+    let at = |name: &str, text: &str| area.file(&area.work().join(name), text.as_bytes());
+    Run::plain(area, ["list"])
+        .environment("HOLDFAST_GATEWAY", format!("tcp:{address}"))
+        .environment("HOLDFAST_TLS_CA", at("trusted.pem", trusted))
+        .environment("HOLDFAST_TLS_CERT", at("client.pem", &identity.0))
+        .environment("HOLDFAST_TLS_KEY", at("client.key", &identity.1))
+        .finish()
 }
 
 /// An authority of the test's own.

@@ -51,6 +51,11 @@ impl Actor for Api {
 
     async fn start(me: &Me<Message>, arguments: Arguments) -> Result<Self::State, Fault> {
         let closing = watch::Sender::new(false);
+        let shortage = arguments.host.shortage.clone();
+        me.spawn(async move {
+            shortage.look_out().await;
+            Ok(())
+        });
         for (door, tls) in arguments.doors {
             let service = service::Service {
                 host: arguments.host.clone(),

@@ -24,6 +24,7 @@ use crate::processes::{Processes, Reaper};
 use crate::registry::store::{Store, Unopened};
 use crate::registry::{Ledger, Registry};
 use crate::roster::{self, Roster};
+use crate::shortage::Shortage;
 use crate::tree;
 
 /// What a gateway is given.
@@ -231,6 +232,7 @@ async fn plant(
         directory: Directory::default(),
         ledger: Ledger::new(ledger),
         processes: seeds.processes,
+        shortage: Shortage::default(),
         lookout: tree.lookout(),
         chaos: seeds.chaos,
     };

@@ -27,6 +27,7 @@ mod refused;
 mod registry;
 mod roster;
 mod sandbox;
+mod shortage;
 mod standing;
 mod tree;
 

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Actor, Address, Fault, Me, Moment, Reply, Task};
+use holdfast_kernel::descriptors::Short;
 use holdfast_kernel::fork::Ended;
 use holdfast_wire::{v1, words};
 use tokio::sync::watch;
@@ -47,6 +48,8 @@ pub(crate) enum Message {
     KeeperEnded(u32, Option<Ended>),
     /// The boundary's process has ended.
     BoundaryEnded(u32),
+    /// The gateway is short of descriptors, or is no longer.
+    Shortage,
     /// Time has passed.
     Woke,
 }
@@ -137,6 +140,7 @@ impl Actor for Sandbox {
         me.after(Duration::ZERO, Message::Woke);
         state.watch_keeper(me);
         state.watch_boundary(me);
+        watch_shortage(me, state.arguments.host.shortage.watch());
         Ok(state)
     }
 
@@ -156,6 +160,8 @@ impl Actor for Sandbox {
             }
             Message::KeeperEnded(pid, ended) => state.keeper_ended(me, pid, ended)?,
             Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
+            // Whatever is told, it is told of below.
+            Message::Shortage => {}
             Message::Woke => {
                 state.timer = None;
                 state.step(Event::Woke, now);
@@ -163,6 +169,17 @@ impl Actor for Sandbox {
         }
         state.settle(me).await
     }
+}
+
+/// Hears when the gateway itself cannot serve, and when it can again.
+fn watch_shortage(me: &Me<Message>, mut shortage: watch::Receiver<Option<Short>>) {
+    let this = me.clone();
+    me.spawn(async move {
+        while shortage.changed().await.is_ok() {
+            this.after(Duration::ZERO, Message::Shortage);
+        }
+        Ok(())
+    });
 }
 
 /// Finds a sandbox in the registry, and its processes.
@@ -393,6 +410,7 @@ impl State {
             life: &self.life,
             last: self.last.as_ref(),
             removed: self.cut_off.then_some(&*self.ground.0),
+            short: self.arguments.host.shortage.now(),
             before: &before,
             now,
             wall_ms: clock::wall_ms(),

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use holdfast_actor::Moment;
+use holdfast_kernel::descriptors::Short;
 use holdfast_wire::v1;
 use holdfast_wire::words::CONDITIONS;
 
@@ -20,6 +21,8 @@ pub(crate) struct Known<'a> {
     pub(crate) last: Option<&'a v1::Status>,
     /// The directory that it shares with its keeper, when somebody has removed that.
     pub(crate) removed: Option<&'a Path>,
+    /// What the gateway itself lacks to serve.
+    pub(crate) short: Option<Short>,
     /// The status before this one.
     pub(crate) before: &'a v1::Status,
     pub(crate) now: Moment,
@@ -36,6 +39,9 @@ impl Known<'_> {
                 status.lease_expires_ms = self.wall(*until);
                 if let Some(directory) = self.removed {
                     self.cut_off(&mut status, directory);
+                }
+                if let Some(short) = self.short {
+                    self.starve(&mut status, short);
                 }
             }
             Stage::Pending { .. }
@@ -82,6 +88,34 @@ impl Known<'_> {
 
     /// The keeper does not know that nobody reaches it any more: its sockets are gone with their directory.
     fn cut_off(&self, status: &mut v1::Status, directory: &Path) {
+        let message = format!(
+            "its directory {} was removed, and its sockets with it: the workload goes on, and nothing can be started in it; \
+             `holdfast restart {}` makes it anew",
+            directory.display(),
+            self.row.name()
+        );
+        let admitting = v1::ConditionType::ExecAdmitting;
+        self.fail(status, admitting, DIRECTORY_REMOVED, &message);
+    }
+
+    /// Nobody reaches it through a gateway that has no descriptors left.
+    fn starve(&self, status: &mut v1::Status, short: Short) {
+        let Short {
+            needed,
+            free,
+            limit,
+        } = short;
+        let message = format!(
+            "the gateway has {free} of {limit} descriptors free, and a session needs {needed}: the workload goes on; \
+             raise the gateway's limit of open files, or end some sessions"
+        );
+        let available = v1::ConditionType::DescriptorsAvailable;
+        self.fail(status, available, DESCRIPTOR_PRESSURE, &message);
+    }
+
+    /// A condition does not hold, whatever the keeper of a sandbox that serves says. One that it knows not to hold has its reason
+    /// already.
+    fn fail(&self, status: &mut v1::Status, kind: v1::ConditionType, reason: &str, message: &str) {
         match status.phase() {
             v1::Phase::Ready | v1::Phase::Degraded => {}
             v1::Phase::Unspecified
@@ -90,28 +124,28 @@ impl Known<'_> {
             | v1::Phase::Stopped
             | v1::Phase::Deleting => return,
         }
-        let admitting = v1::ConditionType::ExecAdmitting;
-        let message = format!(
-            "its directory {} was removed, and its sockets with it: the workload goes on, and nothing can be started in it; \
-             `holdfast restart {}` makes it anew",
-            directory.display(),
-            self.row.name()
-        );
-        let known = self.before.conditions.iter().find(|condition| {
-            condition.r#type() == admitting && condition.reason == DIRECTORY_REMOVED
-        });
+        let of_kind = |condition: &&v1::Condition| condition.r#type() == kind;
+        let known = self.before.conditions.iter().find(of_kind);
+        let known = known.filter(|known| known.reason == reason);
         let since_ms = known.map_or(self.wall_ms, |known| known.since_ms);
         for condition in &mut status.conditions {
-            if condition.r#type() == admitting {
+            if condition.r#type() == kind && condition.reason != reason {
                 condition.status = v1::Truth::False.into();
-                DIRECTORY_REMOVED.clone_into(&mut condition.reason);
-                condition.message.clone_from(&message);
+                reason.clone_into(&mut condition.reason);
+                message.clone_into(&mut condition.message);
                 condition.since_ms = since_ms;
             }
         }
         status.phase = v1::Phase::Degraded.into();
-        DIRECTORY_REMOVED.clone_into(&mut status.reason);
-        status.message = message;
+        let mut failing = CONDITIONS.iter().filter_map(|kind| {
+            let of_kind = |condition: &&v1::Condition| condition.r#type() == *kind;
+            let condition = status.conditions.iter().find(of_kind)?;
+            (condition.status() != v1::Truth::True).then_some(condition)
+        });
+        if let Some(first) = failing.next() {
+            status.reason.clone_from(&first.reason);
+            status.message.clone_from(&first.message);
+        }
     }
 
     /// The keeper has no say, or none any more.
@@ -308,6 +342,7 @@ fn deleting() -> (v1::Phase, Why) {
 }
 
 const DIRECTORY_REMOVED: &str = "DirectoryRemoved";
+const DESCRIPTOR_PRESSURE: &str = "DescriptorPressure";
 
 #[cfg(test)]
 mod tests {
@@ -325,6 +360,7 @@ mod tests {
                 life,
                 last,
                 removed: None,
+                short: None,
                 before: &before,
                 now: Moment::ORIGIN,
                 wall_ms: 1_000,
@@ -409,6 +445,7 @@ mod tests {
                 life: &life,
                 last: Some(&last),
                 removed: removed.then_some(Path::new("/run/it")),
+                short: None,
                 before,
                 now,
                 wall_ms,
@@ -436,6 +473,53 @@ mod tests {
             (2_000, &gone.conditions)
         );
         assert_eq!((back.phase(), back.since_ms), (v1::Phase::Ready, 4_000));
+    }
+
+    /// PX-01: a gateway without descriptors serves nobody, and says so of every sandbox.
+    #[test]
+    fn a_gateway_without_descriptors_degrades_what_it_cannot_reach() {
+        let now = Moment::ORIGIN;
+        let mut life = Life::new(Restart::Never, Seed::new(1), now);
+        life.step(Event::Woke, now);
+        life.step(Event::Reported(Word::Works), now);
+        let (row, last) = (Row::default(), ready());
+        let told = |last: &v1::Status, short| {
+            Known {
+                row: &row,
+                life: &life,
+                last: Some(last),
+                removed: None,
+                short,
+                before: &v1::Status::default(),
+                now,
+                wall_ms: 1_000,
+            }
+            .status()
+        };
+        let short = Some(Short {
+            needed: 2,
+            free: 0,
+            limit: 16,
+        });
+
+        let starved = told(&last, short);
+
+        assert_eq!(
+            (starved.phase(), &*starved.reason),
+            (v1::Phase::Degraded, "DescriptorPressure")
+        );
+        assert!(starved.message.contains("0 of 16"), "{}", starved.message);
+        assert_eq!(told(&last, None).phase(), v1::Phase::Ready);
+
+        let mut unlinked = ready();
+        unlinked.phase = v1::Phase::Degraded.into();
+        unlinked.conditions[1].status = v1::Truth::False.into();
+        "LinkLost".clone_into(&mut unlinked.conditions[1].reason);
+        assert_eq!(
+            told(&unlinked, short).reason,
+            "LinkLost",
+            "the first that fails"
+        );
     }
 
     /// SV-01: a gateway that cannot look does not go on saying Ready.
@@ -483,6 +567,7 @@ mod tests {
             life: &life,
             last: None,
             removed: None,
+            short: None,
             before: &v1::Status::default(),
             now,
             wall_ms: 1_000,

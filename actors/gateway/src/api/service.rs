@@ -136,7 +136,7 @@ impl Gateway for Service {
         &self,
         request: Request<Streaming<v1::SessionInput>>,
     ) -> Result<Response<Self::SessionStream>, Status> {
-        let outputs = session::pass(&self.host.directory, request).await?;
+        let outputs = session::pass(&self.host, request).await?;
         Ok(Response::new(outputs))
     }
 

@@ -26,14 +26,14 @@ use tonic::{Code, Request, Status, Streaming};
 
 use super::serving;
 use crate::dial;
-use crate::directory::Directory;
+use crate::host::Host;
 use crate::refused::{Refused, is_nobody_there};
 
 type Outputs = Pin<Box<dyn Stream<Item = Result<v1::SessionOutput, Status>> + Send + 'static>>;
 
 /// Opens a session as the client's first message asks, and passes everything on.
 pub(super) async fn pass(
-    directory: &Directory,
+    host: &Host,
     request: Request<Streaming<v1::SessionInput>>,
 ) -> Result<Outputs, Status> {
     let trace = TRACE.map(|key| (key, request.metadata().get(key).cloned()));
@@ -43,7 +43,7 @@ pub(super) async fn pass(
         .map_err(|_| first())??;
     let first = first.ok_or_else(self::first)?;
     let name = sandbox(&first)?;
-    let channel = reach(directory, name).await?;
+    let channel = reach(host, name).await?;
     let mut progress = Progress::new(name, &first);
     let (reads, read) = oneshot::channel::<Infallible>();
     let mut passed = Request::new(inputs_of(first, inputs, read));
@@ -74,11 +74,11 @@ pub(super) async fn pass(
 }
 
 /// A connection to a sandbox's keeper. One that is being replaced is waited for: nothing has been asked of it yet.
-async fn reach(directory: &Directory, name: &str) -> Result<Channel, Refused> {
+async fn reach(host: &Host, name: &str) -> Result<Channel, Refused> {
     let mut why = "it does not answer";
     let reached = async {
         loop {
-            let entry = directory.find(name)?;
+            let entry = host.directory.find(name)?;
             serving(&entry)?;
             match dial::dial(&entry.socket).await {
                 Ok(channel) => return Ok(channel),
@@ -86,7 +86,11 @@ async fn reach(directory: &Directory, name: &str) -> Result<Channel, Refused> {
                     why = "it has gone, and the next one is not there yet";
                     sleep(AGAIN).await;
                 }
-                Err(error) => return Err(Refused::unreached(name, &error)),
+                Err(error) => {
+                    // If it is we who lack descriptors, no sandbox is Ready from now on.
+                    host.shortage.count();
+                    return Err(Refused::unreached(name, &error));
+                }
             }
         }
     };

@@ -8,6 +8,7 @@ use crate::processes::Processes;
 use crate::registry::row::{After, Kind};
 use crate::registry::store::Store;
 use crate::registry::{Ledger, Registry};
+use crate::shortage::Shortage;
 
 /// A roster that takes nobody out, and tells when it was asked to.
 struct Deaf;
@@ -61,6 +62,7 @@ impl Scene {
             directory: Directory::default(),
             ledger: Ledger::new(ledger),
             processes: Processes::new(&[]).expect("a host"),
+            shortage: Shortage::default(),
             lookout: tree.lookout(),
             chaos: false,
         };
