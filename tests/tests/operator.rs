@@ -815,6 +815,74 @@ fn a_forwarded_port_leads_to_the_sandboxs_own_loopback() {
     }
 }
 
+/// It belongs to one sandbox: refused where that does not run, closed while it is stopped, over when it is deleted, and never
+/// a way into another of its name.
+#[test]
+fn a_forward_is_bound_to_its_sandbox() {
+    let answer = |address: &str| {
+        let mut stream = TcpStream::connect(address).ok()?;
+        let mut answer = String::new();
+        // One that is closed at once may be reset.
+        stream.read_to_string(&mut answer).ok()?;
+        Some(answer)
+    };
+    for area in everyone() {
+        let host = Host::new(&area);
+        let serving = |word: &str| {
+            let server = format!(
+                "import socket\n\
+                 s = socket.create_server(('127.0.0.1', 8080))\n\
+                 while True:\n    c, _ = s.accept()\n    c.sendall(b'{word}'); c.close()\n"
+            );
+            area.file(&area.work().join(word), &server);
+            host.done(&format!(
+                "exec qa --detach -- python3 {}",
+                area.work().join(word).display()
+            ));
+            // Until it listens.
+            let knock = "import socket, sys, time\n\
+                for _ in range(500):\n    try: socket.create_connection(('127.0.0.1', 8080)); sys.exit(0)\n    except OSError: time.sleep(0.02)\nsys.exit(1)\n";
+            code(&host.exec("qa", &["python3", "-c", knock]).finish(), 0);
+        };
+        host.ready("qa", "");
+        serving("old");
+        let forwarding = host.say("forward qa 0:8080").start();
+        let address = forwarding.expect("\n").trim().to_owned();
+        assert_eq!(answer(&address).as_deref(), Some("old"));
+
+        host.done("stop qa --timeout 1s");
+        assert_eq!(answer(&address).unwrap_or_default(), "", "it is stopped");
+        let refused = host.said("forward qa 0:8080");
+        code(&refused, 125);
+        assert!(
+            refused.stderr.contains("it does not run (Stopped"),
+            "{refused}"
+        );
+        assert_eq!(refused.text(), "", "{refused}");
+        host.done("start qa");
+        host.done("wait qa --for ready --timeout 30s");
+        serving("again");
+        assert_eq!(answer(&address).as_deref(), Some("again"));
+
+        // Nobody may find the next one by the address of the last.
+        forwarding.signal(Signal::SIGSTOP);
+        host.done("delete qa --force");
+        host.ready("qa", "");
+        serving("new");
+        let early = TcpStream::connect(&*address).expect("the kernel still listens");
+        forwarding.signal(Signal::SIGCONT);
+        let mut heard = String::new();
+        let _reset = (&early).read_to_string(&mut heard);
+        assert_eq!(heard, "");
+        let finished = forwarding.finish();
+        code(&finished, 125);
+        assert!(
+            finished.stderr.contains("forward to qa: it was deleted"),
+            "{finished}"
+        );
+    }
+}
+
 #[test]
 fn files_go_in_and_come_out_as_they_were() {
     for area in everyone() {

@@ -85,6 +85,16 @@ impl Directory {
             .ok_or_else(|| Refused::NoSuchSandbox(name.to_owned()))
     }
 
+    /// The one of that name, if it has that id; an empty id means whichever has the name.
+    pub(crate) fn pinned(&self, name: &str, id: &str) -> Result<Entry, Refused> {
+        let entry = self.find(name)?;
+        if id.is_empty() || entry.id == id {
+            Ok(entry)
+        } else {
+            Err(Refused::Replaced(name.to_owned()))
+        }
+    }
+
     pub(crate) fn by_id(&self, id: &str) -> Option<Entry> {
         self.0.read().by_id.get(id).cloned()
     }
@@ -134,6 +144,9 @@ mod tests {
         directory.remove("1");
 
         assert_eq!(directory.find("qa").expect("there").id, "2");
+        assert!(directory.pinned("qa", "2").is_ok() && directory.pinned("qa", "").is_ok());
+        let another = directory.pinned("qa", "1");
+        assert!(matches!(another, Err(Refused::Replaced(_))));
         assert!(old.posted.borrow().gone && !new.posted.borrow().gone);
         directory.remove("2");
         assert!(!directory.has("qa") && directory.all().is_empty());

@@ -20,6 +20,8 @@ pub(crate) enum Refused {
         "find sandbox {0}: there is none of that name; `holdfast list` names those that are there"
     )]
     NoSuchSandbox(String),
+    #[error("find sandbox {0}: the one that was meant is deleted, and another has its name")]
+    Replaced(String),
     #[error("create {0}: a sandbox of that name exists; `holdfast delete {0}` removes it")]
     NameTaken(String),
     #[error("name a sandbox {name:?}: {why}")]
@@ -73,7 +75,7 @@ pub(crate) enum Refused {
 impl Refused {
     fn names(&self) -> (Code, &'static str) {
         match self {
-            Self::NoSuchSandbox(_) => (Code::NotFound, "NoSuchSandbox"),
+            Self::NoSuchSandbox(_) | Self::Replaced(_) => (Code::NotFound, "NoSuchSandbox"),
             Self::NameTaken(_) => (Code::AlreadyExists, "NameTaken"),
             Self::InvalidName { .. } => (Code::InvalidArgument, "InvalidName"),
             Self::PolicyInvalid(_) => (Code::InvalidArgument, "PolicyInvalid"),
@@ -112,6 +114,7 @@ impl Refused {
             | Self::StillRunning(_)
             | Self::NoSuchRevision { .. }
             | Self::NoSuchDecision(_)
+            | Self::Replaced(_)
             | Self::Deleting(_)
             | Self::Fenced { .. }
             | Self::Host { .. } => 0,

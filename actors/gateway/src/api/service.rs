@@ -121,10 +121,7 @@ impl Gateway for Service {
         request: Request<v1::DeleteRequest>,
     ) -> Result<Response<v1::Nothing>, Status> {
         let v1::DeleteRequest { sandbox, force, id } = request.into_inner();
-        let entry = self.host.directory.find(&sandbox)?;
-        if !id.is_empty() && entry.id != id {
-            return Err(Refused::NoSuchSandbox(sandbox).into());
-        }
+        let entry = self.host.directory.pinned(&sandbox, &id)?;
         let delete = |reply| sandbox::Message::Ask(Ask::Delete { force }, reply);
         ask(&entry, delete, ENDING).await??;
         Ok(Response::new(v1::Nothing {}))

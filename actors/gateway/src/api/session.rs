@@ -42,8 +42,8 @@ pub(super) async fn pass(
         .await
         .map_err(|_| first())??;
     let first = first.ok_or_else(self::first)?;
-    let name = sandbox(&first)?;
-    let channel = reach(host, name).await?;
+    let (name, id) = sandbox(&first)?;
+    let channel = reach(host, name, id).await?;
     let mut progress = Progress::new(name, &first);
     let (reads, read) = oneshot::channel::<Infallible>();
     let mut passed = Request::new(inputs_of(first, inputs, read));
@@ -74,11 +74,11 @@ pub(super) async fn pass(
 }
 
 /// A connection to a sandbox's keeper. One that is being replaced is waited for: nothing has been asked of it yet.
-async fn reach(host: &Host, name: &str) -> Result<Channel, Refused> {
+async fn reach(host: &Host, name: &str, id: &str) -> Result<Channel, Refused> {
     let mut why = "it does not answer";
     let reached = async {
         loop {
-            let entry = host.directory.find(name)?;
+            let entry = host.directory.pinned(name, id)?;
             serving(&entry)?;
             match dial::dial(&entry.socket).await {
                 Ok(channel) => return Ok(channel),
@@ -131,12 +131,13 @@ fn inputs_of(
     })
 }
 
-fn sandbox(first: &v1::SessionInput) -> Result<&str, Status> {
+/// Which sandbox is meant: its name, and its id if it may be no other.
+fn sandbox(first: &v1::SessionInput) -> Result<(&str, &str), Status> {
     match &first.kind {
-        Some(Kind::Start(start)) => Ok(&start.sandbox),
-        Some(Kind::Attach(attach)) => Ok(&attach.sandbox),
-        Some(Kind::Copy(copy)) => Ok(&copy.sandbox),
-        Some(Kind::Dial(dial)) => Ok(&dial.sandbox),
+        Some(Kind::Start(start)) => Ok((&start.sandbox, "")),
+        Some(Kind::Attach(attach)) => Ok((&attach.sandbox, "")),
+        Some(Kind::Copy(copy)) => Ok((&copy.sandbox, "")),
+        Some(Kind::Dial(dial)) => Ok((&dial.sandbox, &dial.id)),
         Some(Kind::Data(_) | Kind::End(_) | Kind::Resize(_) | Kind::Signal(_)) | None => {
             Err(self::first())
         }

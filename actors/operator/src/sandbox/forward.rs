@@ -3,6 +3,9 @@
 //! ```text
 //! accept ──> one session of the kind dial ──> bytes both ways, each half closed by itself ──> both over
 //! ```
+//!
+//! It belongs to one sandbox, by its id: while that is stopped connections are closed, when it is deleted this ends, and
+//! another of its name is never reached.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -12,6 +15,7 @@ use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use holdfast_wire::v1;
+use holdfast_wire::v1::Phase;
 use holdfast_wire::v1::session_input::Kind as Said;
 use holdfast_wire::v1::session_output::Kind as Heard;
 use std::io::Write as _;
@@ -20,9 +24,9 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
-use tonic::Streaming;
+use tonic::{Code, Status, Streaming};
 
-use super::request;
+use super::{request, words};
 use crate::cli::sandboxes::Forward;
 use crate::client::{self, Client, refused};
 use crate::config::Config;
@@ -38,10 +42,14 @@ pub(crate) fn forward(
     let (local, remote) = arguments.ports;
     client::with(config, async |mut client| {
         // A sandbox that is not there is told now, and not to the first who connects.
-        client
-            .get(request(&arguments.name))
-            .await
-            .map_err(|status| refused(&status))?;
+        let answer = client.get(request(&arguments.name)).await;
+        let status = answer.map_err(|status| refused(&status))?.into_inner();
+        runs(&status)?;
+        let target = Target {
+            name: status.name,
+            id: status.id,
+            port: remote,
+        };
         let bound = TcpListener::bind((Ipv4Addr::LOCALHOST, local)).await;
         let listener = bound.map_err(|error| unbound(local, &error))?;
         let port = listener
@@ -50,12 +58,14 @@ pub(crate) fn forward(
             .port();
         output::text(&format!("127.0.0.1:{port}\n"))?;
         let mut connections = FuturesUnordered::new();
+        let deleted = deleted(client.clone(), &target);
+        tokio::pin!(deleted);
         loop {
             tokio::select! {
+                failure = &mut deleted => return Err(failure),
                 accepted = listener.accept(), if connections.len() < MOST => match accepted {
                     Ok((stream, _)) => {
-                        let (client, name) = (client.clone(), arguments.name.clone());
-                        connections.push(carry(client, name, remote, stream));
+                        connections.push(carry(client.clone(), target.clone(), stream));
                     }
                     Err(error) => {
                         tell(quiet, &format!("accept a connection: {error}"));
@@ -69,6 +79,71 @@ pub(crate) fn forward(
         }
     })
     .or_else(super::status::quietly)
+}
+
+/// Where connections lead.
+#[derive(Clone)]
+struct Target {
+    name: String,
+    id: String,
+    port: u16,
+}
+
+/// Refuses a sandbox that no connection could lead to.
+fn runs(status: &v1::Status) -> Result<(), Failure> {
+    let name = &status.name;
+    let (code, reason, advice) = match status.phase() {
+        Phase::Ready | Phase::Degraded => return Ok(()),
+        Phase::Unspecified | Phase::Pending => {
+            let advice = format!("`holdfast wait {name} --for ready` waits for it");
+            ("UNAVAILABLE", "NotReady", advice)
+        }
+        Phase::Stopped | Phase::Failed => {
+            let advice = format!("`holdfast start {name}` starts it");
+            ("FAILED_PRECONDITION", "NotRunning", advice)
+        }
+        Phase::Deleting => {
+            let advice = "forward to another".to_owned();
+            ("FAILED_PRECONDITION", "Deleting", advice)
+        }
+    };
+    let phase = words::phase(status.phase());
+    let message = format!(
+        "forward to {name}: it does not run ({phase}: {}); {advice}",
+        status.message
+    );
+    Err(Failure::new(Kind::Refused, message).told(code, reason, None))
+}
+
+/// Waits until the sandbox is deleted. A gateway that goes away is waited for: no sandbox is deleted without one.
+async fn deleted(mut client: Client, target: &Target) -> Failure {
+    let over = || {
+        let message = format!("forward to {}: it was deleted", target.name);
+        Failure::new(Kind::NotReached, message)
+    };
+    loop {
+        match is_kept(&mut client, target).await {
+            Ok(true) => {}
+            Ok(false) => return over(),
+            Err(status) if status.code() == Code::NotFound => return over(),
+            Err(_lost) => {}
+        }
+        tokio::time::sleep(REST).await;
+    }
+}
+
+/// Watches until there is no more to watch; whether the sandbox may still be there then.
+async fn is_kept(client: &mut Client, target: &Target) -> Result<bool, Status> {
+    let mut changes = client.watch(request(&target.name)).await?.into_inner();
+    let mut last = Phase::Unspecified;
+    while let Some(status) = changes.message().await? {
+        if status.id != target.id {
+            return Ok(false);
+        }
+        last = status.phase();
+    }
+    // Without a word about its deletion it is the gateway that ends.
+    Ok(last != Phase::Deleting)
 }
 
 fn unbound(port: u16, error: &io::Error) -> Failure {
@@ -87,17 +162,13 @@ fn tell(quiet: bool, what: &str) {
 }
 
 /// One connection, from its session's start to its end.
-async fn carry(
-    mut client: Client,
-    sandbox: String,
-    port: u16,
-    stream: TcpStream,
-) -> Result<(), String> {
+async fn carry(mut client: Client, target: Target, stream: TcpStream) -> Result<(), String> {
     let _only_slower = stream.set_nodelay(true);
     let (say, said) = mpsc::channel(DEPTH);
     let dial = Said::Dial(v1::DialStart {
-        sandbox,
-        port: port.into(),
+        sandbox: target.name,
+        port: target.port.into(),
+        id: target.id,
     });
     let _has_room = say.try_send(message(dial));
     let opened = client.session(ReceiverStream::new(said)).await;
@@ -177,5 +248,5 @@ const DEPTH: usize = 4;
 
 const CHUNK: usize = 64 << 10;
 
-/// After an accept that failed: descriptors may be short.
+/// After an accept that failed, since descriptors may be short, and before a lost gateway is asked again.
 const REST: std::time::Duration = std::time::Duration::from_millis(100);
