@@ -98,6 +98,58 @@ fn a_policy_is_shown_as_enforced_when_it_is() {
     }
 }
 
+/// PO-08: a revision that is kept is taken by the next keeper, and who has set it is told so, whatever becomes of the keeper
+/// that was asked; one that only a restart could put in force is not kept.
+#[test]
+fn a_revision_outlives_the_keeper_that_was_asked() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let policies = [80, 81, 82].map(Policy::origin);
+        let [first, second, third] =
+            policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
+        let fence = format!("{}on_link_loss: freeze\n", Policy::origin(80).text());
+        let fence = area.file(&area.fresh("policy"), &fence);
+        host.ready(QA, &format!("--policy {}", first.display()));
+        let revisions = || {
+            let policy = &status(&host)["policy"];
+            (policy["desired"].as_u64(), policy["enforced"].as_u64())
+        };
+        // Asks a keeper that is stopped, and that is killed once `asked` holds.
+        let set = |line: String, asked: &dyn Fn() -> bool| {
+            let keeper = keeper(&host);
+            kill(keeper, Signal::SIGSTOP).expect("stopped");
+            let set = host.say(&line).start();
+            until("it was asked", LONG, asked);
+            kill(keeper, Signal::SIGKILL).expect("killed");
+            set.finish()
+        };
+        let ready = || host.done("wait qa --for ready --timeout 30s");
+
+        let line = format!("policy set qa {} --wait", second.display());
+        let finished = set(line, &|| revisions().0 == Some(2));
+        finished.exited(0);
+        assert_eq!(finished.text(), "revision 2\n", "{finished}");
+        ready();
+        assert_eq!(revisions(), (Some(2), Some(2)));
+
+        let line = format!("policy set qa {}", third.display());
+        let finished = set(line, &|| revisions().0 == Some(3));
+        finished.exited(0);
+        assert_eq!(finished.text(), "revision 3\n", "{finished}");
+        assert!(finished.stderr.contains("when it is back"), "{finished}");
+        ready();
+        until("the next keeper has it", LONG, || {
+            revisions() == (Some(3), Some(3))
+        });
+
+        let line = format!("policy set qa {} --wait", fence.display());
+        let finished = set(line, &|| true);
+        assert_eq!(finished.code(), Some(125), "{finished}");
+        ready();
+        assert_eq!(revisions(), (Some(3), Some(3)), "{finished}");
+    }
+}
+
 fn status(host: &Host<'_>) -> Value {
     host.document("status qa -o json").1
 }

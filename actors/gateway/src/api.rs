@@ -27,6 +27,7 @@ use crate::roster;
 mod check;
 mod health;
 mod present;
+mod revise;
 mod service;
 mod session;
 mod uplink;

@@ -50,6 +50,14 @@ pub(crate) enum Refused {
     NotReady { name: String, message: String },
     #[error("reach the keeper of {name}: {why}")]
     KeeperLost { name: String, why: String },
+    #[error(
+        "put revision {number} of the policy of {name} in force: {why}; it is kept and wanted, and `holdfast status {name}` says which is in force (policy.desired, policy.enforced)"
+    )]
+    NotInForce {
+        name: String,
+        number: u64,
+        why: String,
+    },
     #[error("reach the keeper of {name}: {short}")]
     Exhausted { name: String, short: Short },
     #[error(
@@ -85,6 +93,7 @@ impl Refused {
             Self::StillRunning(_) => (Code::FailedPrecondition, "StillRunning"),
             Self::NotReady { .. } => (Code::Unavailable, "NotReady"),
             Self::KeeperLost { .. } => (Code::Unavailable, "KeeperLost"),
+            Self::NotInForce { .. } => (Code::Unavailable, "PolicyPending"),
             Self::Exhausted { .. } => (Code::ResourceExhausted, "DescriptorPressure"),
             Self::NoSuchRevision { .. } => (Code::NotFound, "NoSuchRevision"),
             Self::NoSuchDecision(_) => (Code::NotFound, "NoSuchDecision"),
@@ -105,6 +114,7 @@ impl Refused {
             | Self::Busy(_) => SOON_MS,
             Self::Registry { .. } => LATER_MS,
             Self::NoSuchSandbox(_)
+            | Self::Replaced(_)
             | Self::NameTaken(_)
             | Self::InvalidName { .. }
             | Self::PolicyInvalid(_)
@@ -112,9 +122,9 @@ impl Refused {
             | Self::TooManySandboxes { .. }
             | Self::NotRunning { .. }
             | Self::StillRunning(_)
+            | Self::NotInForce { .. }
             | Self::NoSuchRevision { .. }
             | Self::NoSuchDecision(_)
-            | Self::Replaced(_)
             | Self::Deleting(_)
             | Self::Fenced { .. }
             | Self::Host { .. } => 0,

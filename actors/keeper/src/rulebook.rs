@@ -203,7 +203,7 @@ fn admit(sandbox: &str, present: &Revision, number: u64, policy: &Policy) -> Res
             present: present.number,
         });
     }
-    let sections = fixed(&present.policy, policy);
+    let sections = present.policy.fence_changes(policy);
     if sections.is_empty() {
         return Ok(());
     }
@@ -211,18 +211,6 @@ fn admit(sandbox: &str, present: &Revision, number: u64, policy: &Policy) -> Res
         sandbox: sandbox.to_owned(),
         sections,
     })
-}
-
-/// The sections in which the two differ and that the fence has been built from.
-fn fixed(old: &Policy, new: &Policy) -> Vec<&'static str> {
-    let changed = [
-        ("filesystem_policy", old.filesystem() != new.filesystem()),
-        ("landlock", old.compatibility() != new.compatibility()),
-        ("process", old.process() != new.process()),
-        ("on_link_loss", old.on_link_loss() != new.on_link_loss()),
-    ];
-    let changed = changed.into_iter().filter(|(_, changed)| *changed);
-    changed.map(|(section, _)| section).collect()
 }
 
 #[cfg(test)]

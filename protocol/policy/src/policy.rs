@@ -99,6 +99,19 @@ impl Policy {
         self.on_link_loss
     }
 
+    /// The sections in which it differs from `other` and that a fence is built from: they are what they are until the next
+    /// start.
+    pub fn fence_changes(&self, other: &Self) -> Vec<&'static str> {
+        let changed = [
+            ("filesystem_policy", self.filesystem() != other.filesystem()),
+            ("landlock", self.compatibility() != other.compatibility()),
+            ("process", self.process() != other.process()),
+            ("on_link_loss", self.on_link_loss() != other.on_link_loss()),
+        ];
+        let changed = changed.into_iter().filter(|(_, changed)| *changed);
+        changed.map(|(section, _)| section).collect()
+    }
+
     /// The ports on which connections have to be captured.
     pub fn captured_ports(&self) -> Captured {
         let mut captured = Captured::default();

@@ -15,14 +15,12 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{check, present, serving, session, watched};
+use super::{check, present, revise, serving, session, watched};
 use crate::directory::Entry;
 use crate::host::Host;
 use crate::life::Ask;
 use crate::logs::{self, Logs, Unknown, Wanted};
 use crate::refused::Refused;
-use crate::registry::row::Revision;
-use crate::sandbox::Revised;
 use crate::{roster, sandbox, tree};
 
 pub(super) struct Service {
@@ -222,51 +220,9 @@ impl Gateway for Service {
         &self,
         request: Request<v1::SetPolicyRequest>,
     ) -> Result<Response<v1::PolicyState>, Status> {
-        let request = request.into_inner();
-        let entry = self.host.directory.find(&request.sandbox)?;
-        check::policy(&request.policy_name, &request.yaml)?;
-        // One after the other: what a refused one gives way to must be what was wanted before it.
-        let _alone = entry.revising.lock().await;
-        let revision = Revision {
-            yaml: request.yaml.clone(),
-            name: request.policy_name,
-        };
-        let present = in_force(&entry);
-        let revise = |reply| sandbox::Message::Revise(revision, reply);
-        let Revised {
-            number,
-            before,
-            serves,
-        } = ask(&entry, revise, PATIENCE).await??;
-        let kept = |error: String| v1::PolicyState {
-            desired: number,
-            enforced: if serves { present } else { 0 },
-            hash: String::new(),
-            error,
-            warning: String::new(),
-        };
-        if !serves {
-            return Ok(Response::new(kept(String::new())));
-        }
-        let mut keeper = client(&entry);
-        let applied = keeper.apply(v1::PolicyRevision {
-            revision: number,
-            yaml: request.yaml,
-        });
-        match applied.await {
-            Ok(state) => Ok(state),
-            Err(status) if is_own(&status) => {
-                // The keeper has refused it: the one before stays in force, and is what is wanted.
-                let revert = |reply| sandbox::Message::Revert(number, before, reply);
-                let _ = ask(&entry, revert, PATIENCE).await;
-                Err(status)
-            }
-            // It is on disk: the next keeper puts it in force.
-            Err(status) if request.wait => Err(relayed(&entry, status)),
-            Err(_) => Ok(Response::new(kept(
-                "the keeper is away; it is put in force when it is back".to_owned(),
-            ))),
-        }
+        let asked = request.into_inner();
+        let entry = self.host.directory.find(&asked.sandbox)?;
+        revise::policy(&entry, &self.host.ledger, asked).await
     }
 
     async fn why(
@@ -410,7 +366,7 @@ fn following(
 }
 
 /// Asks a sandbox's actor.
-async fn ask<T: Send>(
+pub(super) async fn ask<T: Send>(
     entry: &Entry,
     question: impl FnOnce(Reply<T>) -> sandbox::Message + Send,
     patience: Duration,
@@ -426,14 +382,14 @@ fn unanswered(name: &str, why: Unanswered) -> Refused {
 }
 
 /// The one connection to a keeper for everything but sessions.
-fn client(entry: &Entry) -> KeeperClient<Channel> {
+pub(super) fn client(entry: &Entry) -> KeeperClient<Channel> {
     KeeperClient::new(entry.control.clone())
         .max_decoding_message_size(holdfast_wire::MOST_BYTES)
         .max_encoding_message_size(holdfast_wire::MOST_BYTES)
 }
 
 /// The revision that counts now.
-fn in_force(entry: &Entry) -> u64 {
+pub(super) fn in_force(entry: &Entry) -> u64 {
     let status = entry.status();
     let policy = status.policy.clone().unwrap_or_default();
     match policy.enforced {
@@ -443,11 +399,11 @@ fn in_force(entry: &Entry) -> u64 {
 }
 
 /// Whether an error is the keeper's own word, and not the way to it.
-fn is_own(status: &Status) -> bool {
+pub(super) fn is_own(status: &Status) -> bool {
     problem::of(status).is_some()
 }
 
-fn relayed(entry: &Entry, status: Status) -> Status {
+pub(super) fn relayed(entry: &Entry, status: Status) -> Status {
     if is_own(&status) || status.code() == Code::Unimplemented {
         return status;
     }
@@ -463,7 +419,7 @@ fn grace(ms: u64) -> Duration {
 }
 
 /// How long a request may take that nothing has to end for.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// How long an end may take beyond the grace.
 const ENDING: Duration = Duration::from_mins(1);

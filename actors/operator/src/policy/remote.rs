@@ -11,7 +11,7 @@ use similar::TextDiff;
 
 use super::source;
 use crate::cli::sandboxes::{DiffPolicy, GetPolicy, SetPolicy};
-use crate::client::{self, Client, refused};
+use crate::client::{self, Client, is_lost, refused};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
@@ -52,7 +52,9 @@ pub(crate) fn set(
             wait: arguments.wait,
         };
         let answer = client.set_policy(request).await;
-        let state = answer.map_err(|status| refused(&status))?.into_inner();
+        let state = answer
+            .map_err(|status| unanswered(&arguments.name, &status))?
+            .into_inner();
         match arguments.output.output {
             Format::Text => output::text(&format!("revision {}\n", state.desired))?,
             Format::Json => {
@@ -61,12 +63,26 @@ pub(crate) fn set(
                 output::document(&document)?;
             }
         }
-        if !state.warning.is_empty() && !quiet {
-            // When stderr is gone, the status says the same.
-            let _unheard = writeln!(io::stderr(), "holdfast: warning: {}", state.warning);
+        for warning in [&state.warning, &state.error] {
+            if !warning.is_empty() && !quiet {
+                // When stderr is gone, the status says the same.
+                let _unheard = writeln!(io::stderr(), "holdfast: warning: {warning}");
+            }
         }
         Ok(ExitCode::SUCCESS)
     })
+}
+
+/// Why a policy was not set. A gateway that went away may have kept it before.
+fn unanswered(name: &str, status: &tonic::Status) -> Failure {
+    let refused = refused(status);
+    if !is_lost(status) {
+        return refused;
+    }
+    let message = format!("the outcome is unknown: {}", refused.message());
+    Failure::new(Kind::OutcomeUnknown, message).hint(format!(
+        "`holdfast status {name}` says which revision is in force (policy.desired, policy.enforced)"
+    ))
 }
 
 /// Compares what is in force with a file: 0 when both mean the same.
