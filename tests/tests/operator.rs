@@ -425,7 +425,7 @@ fn every_failure_has_a_code_and_a_line() {
             (format!("policy diff qa {bad}"), 2),
             ("policy set qa /nosuch.yaml".to_owned(), 125),
             ("policy explain nosuch --host h --port 1".to_owned(), 125),
-            ("why nosuch".to_owned(), 125),
+            ("why 01J9ZQ3V5W8X7Y6T4S2R1P0N9M".to_owned(), 125),
             ("cp /nosuch qa:/tmp".to_owned(), 125),
             ("cp nosuch:/x .".to_owned(), 125),
             ("cp a b".to_owned(), 2),
@@ -880,6 +880,93 @@ fn a_forward_is_bound_to_its_sandbox() {
             finished.stderr.contains("forward to qa: it was deleted"),
             "{finished}"
         );
+    }
+}
+
+/// A working directory that somebody has removed is told as that, and not as a matter of the policy.
+#[test]
+fn a_working_directory_that_is_gone_is_told_as_gone() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let gone = area.directory(&area.work().join("gone"));
+        area.give(&gone);
+        let create = host.say("create qa --wait").directory(&gone).finish();
+        code(&create, 0);
+        fs::remove_dir(&gone).expect("removed");
+
+        host.said("restart qa --timeout 1s");
+
+        host.said("wait qa --for failed --timeout 30s");
+        let told = format!("the working directory {} does not exist", gone.display());
+        for line in ["status qa -o json", "exec qa -- true"] {
+            let finished = host.said(line);
+            let said = format!("{}{}", finished.text(), finished.stderr);
+            assert!(
+                said.contains(&told) && said.contains("make it again"),
+                "{finished}"
+            );
+            assert!(!said.contains("include_workdir"), "{finished}");
+        }
+        area.directory(&gone);
+        area.give(&gone);
+        host.done("start qa");
+        host.done("wait qa --for ready --timeout 30s");
+        // One that is there and is not shown.
+        let hidden = host.said("create other --wait --cwd /srv");
+        code(&hidden, 125);
+        assert!(
+            hidden.stderr.contains("/srv is not in the sandbox's view"),
+            "{hidden}"
+        );
+        assert!(!hidden.stderr.contains("include_workdir"), "{hidden}");
+    }
+}
+
+/// What is written nowhere is there all the same, and is named.
+#[test]
+fn a_result_that_cannot_be_written_names_what_is_there() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        for (line, told) in [
+            ("create qa --wait", ["; sandbox qa exists", ""]),
+            (
+                "exec qa --detach -- sleep 100",
+                ["; session ", " of qa runs"],
+            ),
+        ] {
+            let full = fs::File::options().write(true).open("/dev/full");
+            let output = host
+                .say(line)
+                .describe()
+                .stdin(Stdio::null())
+                .stdout(full.expect("opens"))
+                .stderr(Stdio::piped())
+                .output()
+                .expect("runs");
+            let said = String::from_utf8_lossy(&output.stderr).into_owned();
+            assert_eq!(output.status.code(), Some(125), "{said}");
+            assert!(
+                told.iter().all(|told| said.contains(told)),
+                "{line}: {said}"
+            );
+        }
+    }
+}
+
+/// CL-01: a malformed session or decision is wrong in itself, and it is said how they are written.
+#[test]
+fn a_malformed_session_or_decision_is_a_usage_error() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        for (line, told) in [
+            ("attach qa abc", "`holdfast sessions NAME`"),
+            ("kill qa abc", "`holdfast sessions NAME`"),
+            ("why nosuch", "26 characters"),
+        ] {
+            let finished = host.said(line);
+            code(&finished, 2);
+            assert!(finished.stderr.contains(told), "{finished}");
+        }
     }
 }
 

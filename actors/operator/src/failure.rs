@@ -113,6 +113,12 @@ impl Failure {
         }
     }
 
+    /// The same, after something that stands all the same.
+    pub(crate) fn although(mut self, what: &str) -> Self {
+        self.message = format!("{}; {what}", self.message);
+        self
+    }
+
     /// A signal ended us.
     pub(crate) fn interrupted(signal: i32) -> Self {
         let name =

@@ -2,6 +2,7 @@
 //! sandbox that lasts.
 
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use holdfast_boundary::Boundary;
 use holdfast_boundary::fence::{self, Broken, Fence, Host, Unplanned};
@@ -41,6 +42,18 @@ impl Ground<'_> {
             ..host
         };
         let planned = fence::plan(self.policy, &host).map_err(|unplanned| {
+            let why = match &unplanned {
+                Unplanned::Directory(directory) => self.not_shown(directory),
+                Unplanned::Missing(_)
+                | Unplanned::Planted(_)
+                | Unplanned::OwnFiles(_)
+                | Unplanned::OwnUnmade(..)
+                | Unplanned::Root(_)
+                | Unplanned::Landlock
+                | Unplanned::Processes
+                | Unplanned::User { .. }
+                | Unplanned::UnknownUser { .. } => unplanned.to_string(),
+            };
             let kind = match unplanned {
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
@@ -53,12 +66,45 @@ impl Ground<'_> {
                 | Unplanned::User { .. }
                 | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
             };
-            Failure::new(kind, format!("start the sandbox: {unplanned}"))
+            Failure::new(kind, format!("start the sandbox: {why}"))
         });
         planned.map(|fence| Fence {
             on_link_loss: self.on_link_loss,
             ..fence
         })
+    }
+}
+
+impl Ground<'_> {
+    /// Why sessions cannot start in `directory`: it is gone, or no view shows it, and what would.
+    fn not_shown(&self, directory: &Path) -> String {
+        let below = directory.strip_prefix("/").unwrap_or(directory);
+        let looked = fs::metadata(self.root.join(below));
+        let directory = directory.display();
+        match looked {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return format!(
+                    "the working directory {directory} does not exist, or not any more; make it again, or choose another with --cwd"
+                );
+            }
+            Ok(found) if !found.is_dir() => {
+                return format!(
+                    "the working directory {directory} is not a directory; choose another with --cwd"
+                );
+            }
+            Ok(_) | Err(_) => {}
+        }
+        let files = self.policy.filesystem();
+        let is_included = files.is_none_or(|files| files.include_workdir);
+        // What it would include is the caller's directory, whatever `--cwd` says.
+        let included = if is_included || self.workdir != self.directory {
+            ""
+        } else {
+            ", set include_workdir"
+        };
+        format!(
+            "the working directory {directory} is not in the sandbox's view; list it in filesystem_policy{included}, or choose another with --cwd"
+        )
     }
 }
 

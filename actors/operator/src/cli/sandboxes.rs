@@ -165,7 +165,7 @@ pub(crate) struct Attach {
     #[arg(value_name = "NAME", value_parser = values::name)]
     pub(crate) name: String,
     /// The session's number
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", value_parser = values::session)]
     pub(crate) session: u64,
     /// The first byte of its output that is wanted
     #[arg(long, value_name = "OFFSET", default_value_t = 0)]
@@ -181,7 +181,7 @@ pub(crate) struct Kill {
     #[arg(value_name = "NAME", value_parser = values::name)]
     pub(crate) name: String,
     /// The session's number
-    #[arg(value_name = "SESSION")]
+    #[arg(value_name = "SESSION", value_parser = values::session)]
     pub(crate) session: u64,
     /// The signal, by name or number
     #[arg(long, value_name = "S", default_value = "TERM", value_parser = values::signal, allow_hyphen_values = true)]
@@ -299,7 +299,7 @@ pub(crate) struct DiffPolicy {
 #[derive(Debug, Args)]
 pub(crate) struct Why {
     /// The decision's id, as denials and audit records have it
-    #[arg(value_name = "DECISION")]
+    #[arg(value_name = "DECISION", value_parser = values::decision)]
     pub(crate) decision: String,
     #[command(flatten)]
     pub(crate) output: Output,

@@ -118,7 +118,7 @@ fn what_is_promised_can_be_written() {
         "holdfast policy diff qa p",
         "holdfast policy explain qa --host h --port 1 --binary /b --method GET --path /",
         "holdfast policy explain --policy p --host h --port 1",
-        "holdfast why 01J",
+        "holdfast why 01J9ZQ3V5W8X7Y6T4S2R1P0N9M",
         "holdfast cp qa:/a b",
         "holdfast cp - qa:/a",
         "holdfast forward qa 0:80",

@@ -2,12 +2,29 @@
 
 use std::time::Duration;
 
+use holdfast_observability::Decision;
 use nix::sys::signal::Signal;
 
 /// A sandbox's name.
 pub(super) fn name(text: &str) -> Result<String, String> {
     holdfast_wire::name::check(text).map_err(|why| why.to_string())?;
     Ok(text.to_owned())
+}
+
+/// A session's number.
+pub(super) fn session(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_malformed| {
+        "a session is a number; `holdfast sessions NAME` lists them".to_owned()
+    })
+}
+
+/// A decision's id.
+pub(super) fn decision(text: &str) -> Result<String, String> {
+    let parsed: Result<Decision, _> = text.parse();
+    parsed.map(|decision| decision.to_string()).map_err(|_malformed| {
+        "an id is 26 characters of 0-9 and A-Z without I, L, O and U, as denials and audit records have it"
+            .to_owned()
+    })
 }
 
 /// A duration with its unit: `500ms`, `30s`, `5m`, `2h`. Longer than zero.
@@ -113,6 +130,20 @@ mod tests {
         assert_eq!(signal("64"), Ok(64));
         for text in ["", "0", "65", "-9", "NOSUCH"] {
             assert!(signal(text).is_err(), "{text} was taken");
+        }
+    }
+
+    #[test]
+    fn a_session_is_a_number_and_a_decision_has_an_id() {
+        assert_eq!(session("7"), Ok(7));
+        for text in ["", "abc", "-1", "1.5"] {
+            let wrong = session(text).expect_err("is none");
+            assert!(wrong.contains("`holdfast sessions NAME`"), "{wrong}");
+        }
+        let id = "01J9ZQ3V5W8X7Y6T4S2R1P0N9M";
+        assert_eq!(decision(&id.to_lowercase()).as_deref(), Ok(id));
+        for text in ["", "nosuch", &id[1..]] {
+            assert!(decision(text).is_err(), "{text} was taken");
         }
     }
 

@@ -82,7 +82,8 @@ pub(crate) fn create(arguments: Create, config: &Config, quiet: bool) -> Result<
             Ok(outcome) => outcome?,
             Err(signal) => return Err(made.undone(signal).await),
         }
-        output::text(&format!("{name}\n"))?;
+        let told = output::text(&format!("{name}\n"));
+        told.map_err(|failure| failure.although(&format!("sandbox {name} exists")))?;
         Ok(ExitCode::SUCCESS)
     })
 }

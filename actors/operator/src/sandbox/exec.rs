@@ -141,13 +141,16 @@ async fn detached(
     start: v1::ExecStart,
     json: bool,
 ) -> Result<ExitCode, Failure> {
+    let name = start.sandbox.clone();
     let (_say, begun, _heard) = remote::begin(&mut client, Said::Start(start)).await?;
-    if json {
+    let session = begun.session;
+    let told = if json {
         let started = rfc3339(begun.started_ms);
-        output::document(&json!({"session": begun.session, "startedAt": started}))?;
+        output::document(&json!({"session": session, "startedAt": started}))
     } else {
-        output::text(&format!("{}\n", begun.session))?;
-    }
+        output::text(&format!("{session}\n"))
+    };
+    told.map_err(|failure| failure.although(&format!("session {session} of {name} runs")))?;
     Ok(ExitCode::SUCCESS)
 }
 
