@@ -113,7 +113,7 @@ fn a_hang_up_ends_the_shell_and_leaves_nothing_spinning() {
                 .recv_timeout(LONG)
                 .expect("the client ends");
             assert_eq!(end.code(), Some(128 + libc::SIGHUP), "{options}");
-            until("the shell is gone", Duration::from_secs(3), || {
+            until("the shell is gone", LONG, || {
                 inside(&host, "bash").is_empty() && inside(&host, "sleep").is_empty()
             });
         }

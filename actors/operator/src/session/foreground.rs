@@ -124,7 +124,7 @@ impl Running {
         let output = Printer::new("stdout", ends.output, session.stdout);
         let errors = Printer::new("stderr", ends.errors, session.stderr);
         if let Some(stdin) = session.stdin {
-            input::pump(ends.input, stdin, session.guest).map_err(internal)?;
+            input::pump(ends.input, stdin, session.outlasts).map_err(internal)?;
         }
         Ok(Self {
             control: session.control,

@@ -16,15 +16,16 @@ use super::terminal;
 
 /// Passes `input` on until it ends or nobody wants it; then the sender is dropped.
 ///
-/// A guest whose terminal was hung up has left, and not ended the session's input: the sender is kept until we end.
-pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>, guest: bool) -> io::Result<()> {
+/// Where the session outlasts us, a terminal that was hung up has not ended its input: the sender is kept until we end, and what
+/// the session hears of it is SIGHUP, if it is to hear of it at all.
+pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>, outlasts: bool) -> io::Result<()> {
     let thread = thread::Builder::new()
         .name("stdin".into())
         .stack_size(STACK);
     thread
         .spawn(move || {
             let input = File::from(input);
-            let stays = guest.then(|| input.try_clone().ok()).flatten();
+            let stays = outlasts.then(|| input.try_clone().ok()).flatten();
             pass_on(input, &sink);
             if stays.is_some_and(|input| is_hung_up(&input)) {
                 std::mem::forget(sink);

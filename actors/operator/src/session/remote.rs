@@ -125,13 +125,15 @@ impl Part {
         };
         let stdin = self.stdin.take();
         let (pipe, broken) = mpsc::channel(1);
+        let hung_up = self.farewell == libc::SIGHUP;
         let output = Output {
             incoming,
             stdout: self.stdout.take(),
             stderr: self.stderr.take(),
             offset: 0,
             client: client.clone(),
-            broken: self.manner.ours.then_some(pipe),
+            // A terminal that was hung up says so to what runs in it.
+            broken: (self.manner.ours || (hung_up && !self.manner.guest)).then_some(pipe),
             farewell: self.farewell,
             is_copy,
         };
