@@ -174,19 +174,21 @@ fn an_exec_that_is_interrupted_while_it_starts_leaves_no_session() {
     for area in everyone() {
         let host = Host::new(&area);
         host.ready("qa", "");
-        let stopped = Stopped::new(boundary(&host));
-        let starting = host.exec("qa", &["sleep", "300"]).start();
-        until("it listens to signals", LONG, || {
-            catches(starting.pid(), Signal::SIGINT)
-        });
+        for options in ["qa", "-t qa"] {
+            let stopped = Stopped::new(boundary(&host));
+            let starting = host.exec(options, &["sleep", "300"]).start();
+            until("it listens to signals", LONG, || {
+                catches(starting.pid(), Signal::SIGINT)
+            });
 
-        starting.signal(Signal::SIGINT);
-        drop(stopped);
+            starting.signal(Signal::SIGINT);
+            drop(stopped);
 
-        assert_eq!(starting.finish().code(), Some(130));
-        let listed = host.done("sessions qa").text();
-        let row = listed.lines().find(|row| row.contains("sleep 300"));
-        assert!(row.is_none_or(|row| row.contains("signal 2")), "{listed}");
+            assert_eq!(starting.finish().code(), Some(130), "{options}");
+            let listed = host.done("sessions qa").text();
+            let mut rows = listed.lines().filter(|row| row.contains("sleep 300"));
+            assert!(rows.all(|row| row.contains("signal 2")), "{listed}");
+        }
     }
 }
 

@@ -36,12 +36,33 @@ pub(crate) struct Session {
     pub(crate) control: mpsc::Sender<Control>,
     /// How it ended.
     pub(crate) exit: BoxFuture<'static, Exit>,
+    /// How we stand to it.
+    pub(crate) bond: Bond,
+}
+
+/// How whoever attends a session stands to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bond {
+    /// It is in our hands, and ends with us.
+    Own,
+    /// A sandbox runs it for us: it ends when nobody reads it, and a signal cancels it.
+    Ours,
+    /// A sandbox runs it at our terminal: what a signal means is its own affair.
+    Lent,
+    /// We came later and leave earlier: told to end, we leave it running.
+    Guest,
+}
+
+impl Bond {
     /// Whether a signal that we pass on cancels it: then success is no result any more, and status 0 becomes 128+N.
-    pub(crate) cancels: bool,
+    pub(crate) fn cancels(self) -> bool {
+        self == Self::Ours
+    }
+
     /// Whether it goes on when nobody attends it: then one whose terminal was hung up need not wait for its end.
-    pub(crate) outlasts: bool,
-    /// Whether we are a guest who leaves it running when told to end.
-    pub(crate) guest: bool,
+    pub(crate) fn outlasts(self) -> bool {
+        matches!(self, Self::Lent | Self::Guest)
+    }
 }
 
 impl From<sessions::Session> for Session {
@@ -56,9 +77,7 @@ impl From<sessions::Session> for Session {
                 let told = exit.await.map(Exit::from);
                 told.unwrap_or_else(|_untold| Exit::Unknown(unknown("its keeper went away")))
             }),
-            cancels: false,
-            outlasts: false,
-            guest: false,
+            bond: Bond::Own,
         }
     }
 }

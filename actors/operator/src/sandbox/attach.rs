@@ -12,6 +12,7 @@ use crate::cli::sandboxes::Attach;
 use crate::client;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
+use crate::session::Bond;
 use crate::session::remote::Manner;
 use crate::session::terminal::{self, Share};
 
@@ -28,8 +29,8 @@ pub(crate) fn attach(
             manner: Manner {
                 input: arguments.input || person,
                 // It was there before us, and may be after us.
-                ours: false,
-                guest: true,
+                bond: Bond::Guest,
+                screen: io::stdout().is_terminal(),
             },
             limit: None,
             raw: match share(person) {

@@ -30,7 +30,7 @@ use crate::session::foreground::Ends;
 use crate::session::printer::{Capture, Sink};
 use crate::session::remote::{Manner, Part};
 use crate::session::signals;
-use crate::session::{Exit, Session};
+use crate::session::{Bond, Exit, Session};
 
 mod packing;
 mod unpacking;
@@ -108,8 +108,8 @@ fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<Ex
         sandbox: name.to_owned(),
         manner: Manner {
             input: into,
-            ours: true,
-            guest: false,
+            bond: Bond::Ours,
+            screen: false,
         },
         limit: None,
         raw: None,
@@ -155,8 +155,8 @@ async fn out(
     };
     let manner = Manner {
         input: false,
-        ours: true,
-        guest: false,
+        bond: Bond::Ours,
+        screen: false,
     };
     let (session, opening, part) = Part::new(name, manner);
     let Session {
@@ -197,8 +197,8 @@ async fn into(
     };
     let manner = Manner {
         input: true,
-        ours: true,
-        guest: false,
+        bond: Bond::Ours,
+        screen: false,
     };
     let (session, opening, part) = Part::new(name, manner);
     let Session {

@@ -1,7 +1,7 @@
 //! `holdfast exec`: a program in a sandbox that lasts; exits with its status.
 
 use std::ffi::OsString;
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStringExt as _;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -22,6 +22,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
 use crate::run::environment;
+use crate::session::Bond;
 use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::printer::{Capture, Captured, Sink};
 use crate::session::remote::{self, Carried, Manner, Part};
@@ -39,8 +40,12 @@ pub(crate) fn exec(arguments: &Exec, config: &Config, quiet: bool) -> Result<Exi
         sandbox: arguments.name.clone(),
         manner: Manner {
             input: arguments.input,
-            ours: !arguments.terminal,
-            guest: false,
+            bond: if arguments.terminal {
+                Bond::Lent
+            } else {
+                Bond::Ours
+            },
+            screen: io::stdout().is_terminal(),
         },
         // The sandbox ends it in time; we only look after that, and a little later.
         limit: arguments.timeout.map(|limit| limit.saturating_add(SLACK)),
@@ -97,10 +102,10 @@ impl Attended {
         let bounds = Bounds {
             limit: self.limit,
             // What the sandbox is asked to start it starts, whether we stay or not.
-            answer: if self.manner.ours {
-                ANSWER
-            } else {
-                Duration::ZERO
+            answer: match self.manner.bond {
+                Bond::Ours | Bond::Lent => ANSWER,
+                // Nothing is started for them that would outlast them.
+                Bond::Own | Bond::Guest => Duration::ZERO,
             },
         };
         let attending = foreground::attend(launching, ends, bounds, raw);

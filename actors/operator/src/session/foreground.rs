@@ -18,10 +18,10 @@ use futures_util::future::BoxFuture;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::input;
-use super::printer::{Printed, Printer, Sink};
+use super::printer::{Printer, Sink};
 use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
-use super::{Exit, Session};
+use super::{Bond, Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
 use holdfast_keeper::sessions::Control;
 
@@ -107,8 +107,7 @@ enum Ending {
 struct Running {
     control: tokio::sync::mpsc::Sender<Control>,
     exit: BoxFuture<'static, Exit>,
-    cancels: bool,
-    outlasts: bool,
+    bond: Bond,
     /// When we leave it alone: our terminal was hung up.
     leaving: Option<Instant>,
     /// The first signal that was passed on.
@@ -124,17 +123,16 @@ impl Running {
         let output = Printer::new("stdout", ends.output, session.stdout);
         let errors = Printer::new("stderr", ends.errors, session.stderr);
         if let Some(stdin) = session.stdin {
-            input::pump(ends.input, stdin, session.outlasts).map_err(internal)?;
+            input::pump(ends.input, stdin, session.bond.outlasts()).map_err(internal)?;
         }
         Ok(Self {
             control: session.control,
             exit: session.exit,
-            cancels: session.cancels,
-            outlasts: session.outlasts,
+            bond: session.bond,
             leaving: None,
             passed_on: None,
             printers: [output, errors],
-            patience: Patience::of(session.guest),
+            patience: Patience::of(session.bond == Bond::Guest),
             raw,
         })
     }
@@ -172,12 +170,8 @@ impl Running {
             let [output, errors] = &mut self.printers;
             tokio::select! {
                 printed = async { tokio::join!(output.run(), errors.run()) } => {
-                    let failed = |(name, printed): (_, &Printed)| match printed {
-                        Printed::Whole | Printed::Closed => None,
-                        Printed::Failed(error) => Some(unwritten(name, error)),
-                    };
-                    let failure = [("stdout", printed.0), ("stderr", printed.1)].into_iter().find_map(failed);
-                    return failure.map_or(Ok(()), Err);
+                    printed.0.map_err(|error| unwritten("stdout", error))?;
+                    return printed.1.map_err(|error| unwritten("stderr", error));
                 }
                 heard = signals.next() => {
                     if let Heard::End(_) = heard {
@@ -194,10 +188,10 @@ impl Running {
         match heard {
             Heard::End(signal) => match self.patience.answer(signal) {
                 Answer::Forward(signal) => {
-                    if self.cancels {
+                    if self.bond.cancels() {
                         self.passed_on.get_or_insert(signal);
                     }
-                    if self.outlasts && signal == libc::SIGHUP {
+                    if self.bond.outlasts() && signal == libc::SIGHUP {
                         self.leaving.get_or_insert_with(|| later(FAREWELL));
                     }
                     self.ask(Control::Signal(signal)).await;
@@ -260,7 +254,7 @@ fn unanswered(signal: i32) -> Failure {
 
 /// Has all output flow, for as long as somebody waits for something else.
 async fn flow([output, errors]: &mut [Printer; 2]) -> Infallible {
-    tokio::join!(output.run(), errors.run());
+    let _heard_when_all_is_drained = tokio::join!(output.run(), errors.run());
     std::future::pending().await
 }
 

@@ -63,17 +63,6 @@ impl Capture {
     }
 }
 
-/// How the writing ended.
-#[derive(Debug)]
-pub(crate) enum Printed {
-    /// Everything was written.
-    Whole,
-    /// The reader went away before the end, as in `| head`.
-    Closed,
-    /// A write failed.
-    Failed(io::Error),
-}
-
 /// One of a program's two outputs, on its way to one of our ends.
 #[derive(Debug)]
 pub(crate) struct Printer {
@@ -85,12 +74,12 @@ pub(crate) struct Printer {
 enum Flow {
     /// Nothing has come yet; the first chunk starts the thread.
     Quiet(OwnedFd, mpsc::Receiver<Bytes>),
-    /// The thread says how it ended.
-    Writing(oneshot::Receiver<Printed>),
+    /// The thread says whether all was written that anybody wanted to read.
+    Writing(oneshot::Receiver<io::Result<()>>),
     /// What comes is kept.
     Keeping(Capture, mpsc::Receiver<Bytes>),
     /// Nothing comes any more.
-    Over(Printed),
+    Over(io::Result<()>),
 }
 
 impl Printer {
@@ -103,32 +92,31 @@ impl Printer {
         Self { name, flow }
     }
 
-    /// Has the bytes flow until there is nothing left to write. May be broken off and called again.
-    pub(crate) async fn run(&mut self) -> &Printed {
+    /// Has the bytes flow until there is nothing left to write, or nobody who reads it. May be broken off and called again.
+    pub(crate) async fn run(&mut self) -> Result<(), &io::Error> {
         loop {
             match &mut self.flow {
                 Flow::Quiet(_, source) => {
                     let first = source.recv().await;
-                    let quiet = mem::replace(&mut self.flow, Flow::Over(Printed::Whole));
+                    let quiet = mem::replace(&mut self.flow, Flow::Over(Ok(())));
                     if let (Some(first), Flow::Quiet(output, source)) = (first, quiet) {
                         self.flow = write(self.name, output, first, source);
                     }
                 }
                 Flow::Writing(ended) => {
-                    let ended = ended.await;
-                    let silent = |_| Printed::Failed(io::Error::other("its thread has ended"));
-                    self.flow = Flow::Over(ended.unwrap_or_else(silent));
+                    let silent = |_| Err(io::Error::other("its thread has ended"));
+                    self.flow = Flow::Over(ended.await.unwrap_or_else(silent));
                 }
                 Flow::Keeping(capture, source) => match source.recv().await {
                     Some(chunk) => capture.add(&chunk),
-                    None => self.flow = Flow::Over(Printed::Whole),
+                    None => self.flow = Flow::Over(Ok(())),
                 },
                 Flow::Over(_) => break,
             }
         }
         match &self.flow {
-            Flow::Over(printed) => printed,
-            Flow::Quiet(..) | Flow::Writing(_) | Flow::Keeping(..) => &Printed::Whole,
+            Flow::Over(Err(error)) => Err(error),
+            Flow::Over(Ok(())) | Flow::Quiet(..) | Flow::Writing(_) | Flow::Keeping(..) => Ok(()),
         }
     }
 }
@@ -143,28 +131,25 @@ fn write(name: &str, output: OwnedFd, first: Bytes, source: mpsc::Receiver<Bytes
     });
     match started {
         Ok(_) => Flow::Writing(ended),
-        Err(error) => Flow::Over(Printed::Failed(error)),
+        Err(error) => Flow::Over(Err(error)),
     }
 }
 
-fn write_all(mut output: File, first: Bytes, mut source: mpsc::Receiver<Bytes>) -> Printed {
+fn write_all(mut output: File, first: Bytes, mut source: mpsc::Receiver<Bytes>) -> io::Result<()> {
     let _unstopped = terminal::never_stopped();
     let at_terminal = output.is_terminal();
     let mut next = Some(first);
     while let Some(chunk) = next {
         if let Err(error) = write_chunk(&mut output, &chunk) {
-            // A terminal that was hung up answers EIO: its reader has gone like that of a pipe.
+            // A reader who went away before the end, as in `| head`, has what he wanted. A terminal that was hung up answers EIO:
+            // its reader has gone like that of a pipe.
             let hung_up = at_terminal && error.raw_os_error() == Some(libc::EIO);
             let closed = hung_up || error.kind() == io::ErrorKind::BrokenPipe;
-            return if closed {
-                Printed::Closed
-            } else {
-                Printed::Failed(error)
-            };
+            return if closed { Ok(()) } else { Err(error) };
         }
         next = source.blocking_recv();
     }
-    Printed::Whole
+    Ok(())
 }
 
 fn write_chunk(output: &mut File, mut rest: &[u8]) -> io::Result<()> {

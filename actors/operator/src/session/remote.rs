@@ -9,7 +9,6 @@
 //! Input, output and requests are three loops that never wait for each other: a program that does not read its input still
 //! writes, and can be signalled. Only a message `ended` makes an exit.
 
-use std::io::{self, IsTerminal as _};
 use std::pin::Pin;
 use std::time::Duration;
 
@@ -24,7 +23,7 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
-use super::{Exit, Session};
+use super::{Bond, Exit, Session};
 use crate::client::{Client, is_lost, refused};
 use crate::failure::{Failure, Kind};
 
@@ -44,10 +43,30 @@ pub(crate) struct Carried {
 pub(crate) struct Manner {
     /// Our input is its input.
     pub(crate) input: bool,
-    /// It is ours: it ends when nobody reads it, and a signal cancels it.
-    pub(crate) ours: bool,
-    /// We came later and leave earlier: told to end, we leave it running.
-    pub(crate) guest: bool,
+    /// How we stand to it.
+    pub(crate) bond: Bond,
+    /// What is read of it goes to our terminal.
+    pub(crate) screen: bool,
+}
+
+impl Manner {
+    /// What whoever reads the output says to the session by going away.
+    fn farewell(self) -> i32 {
+        if self.screen {
+            libc::SIGHUP
+        } else {
+            libc::SIGPIPE
+        }
+    }
+
+    /// Whether that is passed on. What has a terminal of its own hears of ours being hung up, and of nothing else.
+    fn passes_farewell_on(self) -> bool {
+        match self.bond {
+            Bond::Own | Bond::Ours => true,
+            Bond::Lent => self.screen,
+            Bond::Guest => false,
+        }
+    }
 }
 
 /// The far ends of a session's channels.
@@ -60,8 +79,6 @@ pub(crate) struct Part {
     stderr: Option<mpsc::Sender<Bytes>>,
     control: mpsc::Receiver<Control>,
     exit: oneshot::Sender<Exit>,
-    /// What whoever reads stdout says by going away: SIGPIPE, or SIGHUP where it is a terminal.
-    farewell: i32,
 }
 
 /// A session that is being opened: resolves when it has begun.
@@ -85,9 +102,7 @@ impl Part {
                 let untold = |_| Exit::Unknown(super::unknown("nobody carries it any more"));
                 exit.await.unwrap_or_else(untold)
             }),
-            cancels: manner.ours,
-            outlasts: !manner.ours,
-            guest: manner.guest,
+            bond: manner.bond,
         };
         let part = Self {
             sandbox: sandbox.to_owned(),
@@ -98,12 +113,6 @@ impl Part {
             stderr: Some(stderr_end),
             control: control_end,
             exit: exit_end,
-            // One that was hung up does not say any more that it is one.
-            farewell: if io::stdout().is_terminal() {
-                libc::SIGHUP
-            } else {
-                libc::SIGPIPE
-            },
         };
         (session, opening, part)
     }
@@ -125,16 +134,14 @@ impl Part {
         };
         let stdin = self.stdin.take();
         let (pipe, broken) = mpsc::channel(1);
-        let hung_up = self.farewell == libc::SIGHUP;
         let output = Output {
             incoming,
             stdout: self.stdout.take(),
             stderr: self.stderr.take(),
             offset: 0,
             client: client.clone(),
-            // A terminal that was hung up says so to what runs in it.
-            broken: (self.manner.ours || (hung_up && !self.manner.guest)).then_some(pipe),
-            farewell: self.farewell,
+            broken: self.manner.passes_farewell_on().then_some(pipe),
+            farewell: self.manner.farewell(),
             is_copy,
         };
         let asking = Asking {
@@ -142,7 +149,6 @@ impl Part {
             say: say.clone(),
             sandbox: self.sandbox.clone(),
             session: begun.session,
-            farewell: self.farewell,
         };
         // The output decides when all is over; the other two end with it.
         let exit = tokio::select! {
@@ -258,16 +264,15 @@ struct Asking {
     say: mpsc::Sender<v1::SessionInput>,
     sandbox: String,
     session: u64,
-    farewell: i32,
 }
 
 impl Asking {
     /// Obeys what is asked, and passes on that our reader has gone.
-    async fn obey(mut self, mut asked: mpsc::Receiver<Control>, mut broken: mpsc::Receiver<()>) {
+    async fn obey(mut self, mut asked: mpsc::Receiver<Control>, mut broken: mpsc::Receiver<i32>) {
         loop {
             let control = tokio::select! {
                 Some(control) = asked.recv() => control,
-                Some(()) = broken.recv() => Control::Signal(self.farewell),
+                Some(farewell) = broken.recv() => Control::Signal(farewell),
                 else => break,
             };
             match control {
@@ -306,8 +311,8 @@ struct Output {
     /// The first byte that has not come yet.
     offset: u64,
     client: Client,
-    /// Told once when nobody reads stdout any more.
-    broken: Option<mpsc::Sender<()>>,
+    /// Told once, with the signal for it, when nobody reads stdout any more.
+    broken: Option<mpsc::Sender<i32>>,
     farewell: i32,
     /// It cannot be gone on with.
     is_copy: bool,
@@ -371,7 +376,7 @@ impl Output {
     fn shut_stdout(&mut self) {
         self.stdout = None;
         if let Some(broken) = self.broken.take() {
-            let _told = broken.try_send(());
+            let _told = broken.try_send(self.farewell);
         }
     }
 
