@@ -101,12 +101,12 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
     patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut patrols = false;
     loop {
-        let (has_room, has_calls) = broker.look_at_what_waits();
-        if has_calls && !patrols {
+        let (has_room, has_work) = broker.look_at_what_waits();
+        if has_work && !patrols {
             patrol.reset();
         }
         // A broker that is not asked anything sleeps.
-        patrols = has_calls;
+        patrols = has_work;
         tokio::select! {
             biased;
             Ok(()) = lanes.changed() => {
@@ -296,15 +296,20 @@ impl Broker {
                 self.answered(listener.interrupt(id)?);
             }
         }
+        waiting.races(self.races());
         Ok(())
     }
 
-    /// Whether one more call may be heard, and whether any waits. The keeper is told of the races that were counted meanwhile.
+    /// Whether one more call may be heard, and whether a patrol has anything to do: a call waits, or the keeper has to be told of
+    /// races. Those are told by the patrol, many at a time: there may be thousands.
     fn look_at_what_waits(&self) -> (bool, bool) {
-        let mut waiting = self.waiting();
-        let (has_room, has_calls) = (waiting.has_room(), waiting.has_calls());
-        waiting.races(self.arguments.counts.races.load(Ordering::Relaxed));
-        (has_room, has_calls)
+        let waiting = self.waiting();
+        let has_work = waiting.has_calls() || waiting.owes_races(self.races());
+        (waiting.has_room(), has_work)
+    }
+
+    fn races(&self) -> u64 {
+        self.arguments.counts.races.load(Ordering::Relaxed)
     }
 
     fn answered(&self, in_time: bool) {

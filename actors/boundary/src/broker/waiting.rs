@@ -92,11 +92,16 @@ impl Waiting {
 
     /// So many races have been counted in all.
     pub(super) fn races(&mut self, counted: u64) {
-        if self.lane.is_some() && counted > self.races {
+        if self.owes_races(counted) {
             let counts = [("connect/ENOENT".to_owned(), counted - self.races)].into();
             self.outbox.push_back(Told::Races(v1::Races { counts }));
             self.races = counted;
         }
+    }
+
+    /// Whether the keeper has not heard of all of these races, and can.
+    pub(super) fn owes_races(&self, counted: u64) -> bool {
+        self.lane.is_some() && counted > self.races
     }
 
     /// What has to be told next.

@@ -338,6 +338,8 @@ fn put(
     if kind == EntryType::Link {
         let linked = entry.link_name()?.ok_or(Errno::EINVAL)?;
         let source = place.target(&linked).map_err(|failed| failed.source)?;
+        // No more than what is written may what is linked be reached through a link of the stream.
+        place.reach(&source).map_err(|failed| failed.source)?;
         return link(&source, target, mode, modified);
     }
     if kind == EntryType::Symlink {

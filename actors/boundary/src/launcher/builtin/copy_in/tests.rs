@@ -8,19 +8,16 @@ fn stream(entries: &[(&str, EntryType, &str)]) -> Vec<u8> {
         header.set_mode(0o644);
         header.set_mtime(7);
         header.set_size(0);
-        if *kind == EntryType::Symlink {
+        let body = if matches!(kind, EntryType::Symlink | EntryType::Link) {
             header.set_link_name(content).expect("a link");
+            ""
         } else {
             header.set_size(content.len() as u64);
-        }
+            content
+        };
         // As an attacker would write it: the builder itself refuses such names.
         header.as_old_mut().name[..name.len()].copy_from_slice(name.as_bytes());
         header.set_cksum();
-        let body = if *kind == EntryType::Symlink {
-            ""
-        } else {
-            content
-        };
         builder.append(&header, body.as_bytes()).expect("appended");
     }
     builder.into_inner().expect("whole")
@@ -37,6 +34,13 @@ fn a_name_or_a_link_that_leads_out_is_refused() {
     run(&base, &up[..]).expect_err("up and out");
     let through = stream(&[("out", EntryType::Symlink, ".."), ("out/evil", file, "x")]);
     run(&base, &through[..]).expect_err("through a link");
+    fs::write(directory.path().join("secret"), "s").expect("written");
+    let linked = [
+        ("to", EntryType::Symlink, ".."),
+        ("stolen", EntryType::Link, "to/secret"),
+    ];
+    run(&base, &stream(&linked)[..]).expect_err("linked through a link");
+    assert!(!base.join("stolen").exists());
     let renamed = stream(&[("../evil", file, "x")]);
     run(&base.join("new"), &renamed[..]).expect_err("up and renamed");
 
