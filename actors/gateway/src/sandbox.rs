@@ -135,12 +135,13 @@ impl Actor for Sandbox {
                 told
             });
         })?;
+        // What comes after this is heard, and what came before is in the first status.
+        watch_shortage(me, state.arguments.host.shortage.watch());
         state.publish(me.now());
         // What follows is done as the first message, so that nobody waits for it.
         me.after(Duration::ZERO, Message::Woke);
         state.watch_keeper(me);
         state.watch_boundary(me);
-        watch_shortage(me, state.arguments.host.shortage.watch());
         Ok(state)
     }
 

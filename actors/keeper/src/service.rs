@@ -62,8 +62,7 @@ impl Keeper for Service {
     async fn watch(&self, _: Request<v1::Nothing>) -> Answer<Self::WatchStream> {
         // Whoever asks wants to know how it is now, and not at the last beat.
         self.vitals.count_now();
-        let sessions = self.sessions.counts();
-        self.board.revise(|status| status.sessions = Some(sessions));
+        self.count_sessions();
         let mut status = self.board.watch();
         status.mark_changed();
         let closing = self.closing.clone();

@@ -88,10 +88,15 @@ async fn tally(service: Service) -> Result<(), Fault> {
     let mut ticks = every(TALLY);
     loop {
         ticks.tick().await;
-        let sessions = service.sessions.counts();
-        service
-            .board
-            .revise(|status| status.sessions = Some(sessions));
+        service.count_sessions();
+    }
+}
+
+impl Service {
+    /// Shows how many sessions there are now.
+    pub(super) fn count_sessions(&self) {
+        let sessions = self.sessions.counts();
+        self.board.revise(|status| status.sessions = Some(sessions));
     }
 }
 

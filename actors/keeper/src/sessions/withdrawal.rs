@@ -22,7 +22,7 @@ use super::lasting::Sessions;
 use super::refusal;
 
 impl Sessions {
-    /// When a launch with this note is void.
+    /// When a launch with this note is void. 0: never.
     pub(super) fn until_ms(&self, note: &v1::SessionNote) -> i64 {
         if note.kind == MAIN {
             return 0;
@@ -42,15 +42,16 @@ impl Sessions {
         request: v1::LaunchRequest,
         note: &v1::SessionNote,
     ) -> Result<v1::LaunchReply, Status> {
-        let left = request.until_ms.saturating_sub(self.now_ms());
-        let left = Duration::from_millis(u64::try_from(left).unwrap_or_default());
+        let left = match request.until_ms {
+            0 => Duration::MAX,
+            until => {
+                let left = until.saturating_sub(self.now_ms());
+                Duration::from_millis(u64::try_from(left).unwrap_or_default())
+            }
+        };
         let mut control = self.control.clone();
         let mut answer = Box::pin(async move { control.launch(request).await });
-        let answered = if note.kind == MAIN {
-            answer.await
-        } else if let Ok(answered) = timeout(left, &mut answer).await {
-            answered
-        } else {
+        let Ok(answered) = timeout(left, &mut answer).await else {
             let (sessions, late) = (Arc::clone(self), note.clone());
             let late = async move { sessions.withdraw(answer.await, late).await };
             self.launches.spawn_on(late, &self.home);
