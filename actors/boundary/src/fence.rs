@@ -8,8 +8,6 @@ pub(crate) mod calls;
 pub mod view;
 
 use std::fmt;
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::landlock;
@@ -86,9 +84,9 @@ pub enum Unplanned {
     /// Something of the runtime's own is demanded.
     #[error("the policy or the working directory shows {}, where the runtime keeps files of its own; name another directory, or move the runtime's with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR", .0.display())]
     OwnFiles(PathBuf),
-    /// A directory of the runtime's own has to be there before the sandbox could make it, and cannot be made.
-    #[error("make {} before the sandbox could: {}; make room, or name another directory with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR", .0.display(), .1)]
-    OwnUnmade(PathBuf, std::io::Error),
+    /// A directory of the runtime's own is not there, and the sandbox could make it: see [`exposed`].
+    #[error("the sandbox could make {}, where the runtime keeps files of its own; make it first", .0.display())]
+    OwnMissing(PathBuf),
     /// `--rootfs` is no directory.
     #[error("--rootfs {} is not a directory", .0.display())]
     Root(PathBuf),
@@ -163,6 +161,18 @@ impl Fence {
     }
 }
 
+/// The directories of the runtime's own that are not there and that a sandbox under `policy` could make. Whoever comes first
+/// has them, and only what is there can be covered up: they have to be made before the fence is planned.
+pub fn exposed(policy: &Policy, host: &Host) -> Vec<PathBuf> {
+    let missing: Vec<_> = host.hidden.iter().filter(|path| !path.exists()).collect();
+    if missing.is_empty() {
+        return Vec::new();
+    }
+    let view = plan_view(policy, host);
+    let exposed = missing.into_iter().filter(|path| view.lets_make(path));
+    exposed.cloned().collect()
+}
+
 /// Plans the fence that `policy` asks for on `host`.
 pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if !host.root.is_dir() {
@@ -175,9 +185,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     let mut view = plan_view(policy, host);
     for path in &host.hidden {
         if view.lets_make(path) {
-            // Whoever comes first has it: only what is there can be covered up.
-            let made = DirBuilder::new().recursive(true).mode(0o700).create(path);
-            made.map_err(|error| Unplanned::OwnUnmade(path.clone(), error))?;
+            return Err(Unplanned::OwnMissing(path.clone()));
         }
         view.hide(path).map_err(Unplanned::OwnFiles)?;
     }

@@ -1,8 +1,10 @@
 //! What a sandbox stands on: the fence planned for it, and its boundary forked, for a program in the foreground and for a
 //! sandbox that lasts.
 
+use std::fs::{self, DirBuilder};
+use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
-use std::{fs, io};
 
 use holdfast_boundary::Boundary;
 use holdfast_boundary::fence::{self, Broken, Fence, Host, Unplanned};
@@ -32,7 +34,7 @@ pub(crate) struct Ground<'a> {
 }
 
 impl Ground<'_> {
-    /// Plans the fence. Nothing is started.
+    /// Plans the fence. Nothing is started; directories of the runtime's own that the sandbox could make are made.
     pub(crate) fn plan(&self) -> Result<Fence, Failure> {
         let (root, directory) = (self.root.to_owned(), self.directory.to_owned());
         let host = Host::look(root, directory, self.workdir.to_owned());
@@ -41,13 +43,22 @@ impl Ground<'_> {
             hidden: self.hidden.clone(),
             ..host
         };
+        for path in fence::exposed(self.policy, &host) {
+            let made = DirBuilder::new().recursive(true).mode(0o700).create(&path);
+            made.map_err(|error| {
+                let what = format!("make {} before the sandbox could", path.display());
+                Failure::caused(Kind::Unreadable, what, &error).hint(
+                    "make room, or name another directory with HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR",
+                )
+            })?;
+        }
         let planned = fence::plan(self.policy, &host).map_err(|unplanned| {
             let why = match &unplanned {
                 Unplanned::Directory(directory) => self.not_shown(directory),
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
                 | Unplanned::OwnFiles(_)
-                | Unplanned::OwnUnmade(..)
+                | Unplanned::OwnMissing(_)
                 | Unplanned::Root(_)
                 | Unplanned::Landlock
                 | Unplanned::Processes
@@ -59,7 +70,7 @@ impl Ground<'_> {
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)
                 | Unplanned::OwnFiles(_)
-                | Unplanned::OwnUnmade(..)
+                | Unplanned::OwnMissing(_)
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
                 | Unplanned::Processes
