@@ -113,6 +113,19 @@ impl Terminal {
     }
 }
 
+/// Runs at a terminal, with these keys once it has said that it is ready, and finds the terminal as it was before.
+pub fn is_given_back(run: Run<'_>, keys: &str) {
+    // The shell that starts the binary holds the terminal open, so that its settings can be read afterwards.
+    let line = "trap '' INT; stty -a >before; (trap - INT; exec \"$@\"); stty -a >after; cmp before after && echo same";
+    let terminal = Terminal::start(run.under(["/bin/sh", "-c", line, "sh"]), 24, 80);
+    if !keys.is_empty() {
+        terminal.expect("ready");
+        terminal.send(keys);
+    }
+    let (_, shown) = terminal.finish();
+    assert!(shown.contains("same"), "{shown}");
+}
+
 /// A terminal whose master no child inherits: it hangs up when we let go of it.
 fn open() -> (File, PathBuf) {
     let flags = OFlag::O_RDWR | OFlag::O_NOCTTY | OFlag::O_CLOEXEC;

@@ -1,6 +1,15 @@
 //! Waiting for a condition, never for luck.
 
+use std::future::Future;
 use std::time::{Duration, Instant};
+
+/// Runs one test's future on a runtime of its own.
+pub fn block_on<T>(future: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime").block_on(future)
+}
 
 /// Longer than anything here takes on a busy machine with two cores; a test that reaches it has failed.
 pub const LONG: Duration = Duration::from_mins(1);

@@ -1,7 +1,8 @@
 //! What `exec` is worth under load, at terminals and in faults, seen from the command line. (EX-04, EX-15, EX-16, EX-19, EX-22, EX-25, EX-26, EX-28, SV-09, BD-05.)
 
+use holdfast_tests::run::MORE_OPEN;
 use holdfast_tests::stat::{self, Stat};
-use holdfast_tests::terminal::Terminal;
+use holdfast_tests::terminal::{Terminal, is_given_back};
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Finished, Host, Policy, Run, Running, everyone, leaks, skip};
 use nix::sys::signal::{Signal, kill};
@@ -73,21 +74,8 @@ fn a_screen_that_was_lent_is_given_back() {
     for area in everyone() {
         let host = Host::new(&area);
         host.ready(QA, "");
-        let wrapper = [
-            "sh",
-            "-c",
-            "trap '' INT; stty -a >before; (trap - INT; exec \"$@\"); stty -a >after; cmp before after && echo same",
-            "sh",
-        ];
         for (line, keys) in [("exit 0", ""), ("echo ready; exec sleep 300", "\x03")] {
-            let run = host.exec("-t qa", &["sh", "-c", line]).under(wrapper);
-            let terminal = Terminal::start(run, 24, 80);
-            if !keys.is_empty() {
-                terminal.expect("ready");
-                terminal.send(keys);
-            }
-            let (_, shown) = terminal.finish();
-            assert!(shown.contains("same"), "{shown}");
+            is_given_back(host.exec("-t qa", &["sh", "-c", line]), keys);
         }
     }
 }
@@ -149,17 +137,15 @@ fn a_hang_up_ends_the_shell_and_leaves_nothing_spinning() {
 fn no_descriptor_is_inherited_by_a_session() {
     for area in everyone() {
         let host = Host::new(&area);
-        let opens = [
-            "sh",
-            "-c",
-            "exec \"$@\" 7</etc/passwd 8</ 9</etc/passwd",
-            "sh",
-        ];
         // The gateway is started by this one.
-        let created = host.say("create qa --wait").under(opens).finish();
+        let created = host.say("create qa --wait").under(MORE_OPEN).finish();
         assert_eq!(created.code(), Some(0), "{created}");
 
-        let list = |_| host.exec(QA, &["ls", "/proc/self/fd"]).under(opens).start();
+        let list = |_| {
+            host.exec(QA, &["ls", "/proc/self/fd"])
+                .under(MORE_OPEN)
+                .start()
+        };
         let all: Vec<Running> = (0..32).map(list).collect();
 
         for done in all.into_iter().map(Running::finish) {

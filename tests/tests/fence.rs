@@ -1,6 +1,7 @@
 //! No way out but through a verdict: each attempt from inside fails as it should. (Promise 1.)
 
 use holdfast_tests::probe::probe;
+use holdfast_tests::run::MORE_OPEN;
 use holdfast_tests::wait::holds_within;
 use holdfast_tests::{Caller, Finished, Policy, Run, artefacts, everyone, skip};
 use std::os::unix::fs::PermissionsExt as _;
@@ -268,14 +269,8 @@ fn no_descriptor_of_ours_or_of_the_callers_is_inherited() {
         return;
     }
     for area in everyone() {
-        let opens = [
-            "/bin/sh",
-            "-c",
-            "exec \"$@\" 7</etc/passwd 8</ 9</etc/passwd",
-            "sh",
-        ];
         let done = Run::new(&area, &Policy::offline())
-            .under(opens)
+            .under(MORE_OPEN)
             .attempt("descriptors")
             .finish();
         assert_eq!(done.text().trim(), "0 1 2", "{done}");

@@ -4,23 +4,13 @@ use holdfast_tests::keeping::{Client, Keeping, code, exec, run, shell, start};
 use holdfast_tests::limit;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::status::{Watch, condition};
-use holdfast_tests::wait::now;
+use holdfast_tests::wait::{block_on, now};
 use holdfast_tests::{Policy, everyone, leaks};
 use holdfast_wire::v1::{self, ConditionType, Phase};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs;
-use std::future::Future;
 use std::time::Duration;
-
-/// Runs one test's future on a runtime of its own.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
-}
 
 fn offline() -> String {
     Policy::offline().text()
@@ -32,7 +22,7 @@ const SECOND: Duration = Duration::from_secs(1);
 #[test]
 fn ready_appears_after_a_canary_and_not_before() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
@@ -57,7 +47,7 @@ fn ready_appears_after_a_canary_and_not_before() {
 #[test]
 fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
@@ -98,7 +88,7 @@ fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
 #[test]
 fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
@@ -140,7 +130,7 @@ fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
 #[test]
 fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
@@ -177,7 +167,7 @@ fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() 
 fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
     for area in everyone() {
         let server = tcp::silent(FOUR);
-        wait(async {
+        block_on(async {
             let policy = Policy::origin(server.port()).text();
             let mut sandbox = Keeping::new(&area, &policy);
             let mut client = sandbox.serve().await;
@@ -244,7 +234,7 @@ fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {
 fn a_listener_that_came_while_descriptors_were_short_is_handed_over_again() {
     for area in everyone() {
         let (one, other) = (tcp::echo(FOUR), tcp::echo(FOUR));
-        wait(async {
+        block_on(async {
             let policy = Policy::offline()
                 .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
                 .host("origin.test", &["127.0.0.1"]);
@@ -291,7 +281,7 @@ fn a_listener_that_came_while_descriptors_were_short_is_handed_over_again() {
 #[test]
 fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             sandbox.spec.chaos = true;
             let mut client = sandbox.serve().await;
@@ -321,7 +311,7 @@ fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {
 #[test]
 fn a_workload_finds_nothing_at_the_canarys_port() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
@@ -410,7 +400,7 @@ fn now_ms() -> i64 {
 #[test]
 fn canaries_leave_nothing_behind() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &offline());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;

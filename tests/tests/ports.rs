@@ -3,20 +3,10 @@
 use holdfast_tests::keeping::{Client, Keeping, Seen, attach, code, exec, run, start};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::status::{Watch, condition};
-use holdfast_tests::wait::until;
+use holdfast_tests::wait::{block_on, until};
 use holdfast_tests::{Host, Policy, everyone};
 use holdfast_wire::v1::{self, ConditionType, Phase, Truth};
-use std::future::Future;
 use std::time::Duration;
-
-/// Runs one test's future on a runtime of its own.
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime")
-        .block_on(future)
-}
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -60,7 +50,7 @@ fn a_port_that_a_program_held_before_a_rule_named_it_costs_ready_until_it_is_let
     for area in everyone() {
         let origin = tcp::echo(FOUR);
         let port = origin.port();
-        wait(async {
+        block_on(async {
             let quiet = Policy::offline().host("origin.test", &["127.0.0.1"]);
             let mut sandbox = Keeping::new(&area, &quiet.text());
             let mut client = sandbox.serve().await;
@@ -165,7 +155,7 @@ fn a_port_on_demand_that_a_program_holds_costs_ready_once_somebody_has_asked_for
     for area in everyone() {
         let origin = tcp::echo(FOUR);
         let port = origin.port();
-        wait(async {
+        block_on(async {
             let policy = Policy::offline()
                 .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
                 .host("origin.test", &["127.0.0.1"]);

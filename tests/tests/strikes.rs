@@ -1,17 +1,10 @@
 //! Parts of the boundary that fall while a session runs: no byte of it is missing, and its status is told.
 
 use holdfast_tests::keeping::{Client, Keeping, Seen, attach, code, run, shell, signal, start};
-use holdfast_tests::wait::{LONG, now};
+use holdfast_tests::wait::{LONG, block_on, now};
 use holdfast_tests::{Policy, everyone};
 use holdfast_wire::v1;
 use std::time::Duration;
-
-fn wait<T>(future: impl Future<Output = T>) -> T {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.expect("a runtime").block_on(future)
-}
 
 /// Panics a part of the boundary, as soon as there is one at that place.
 async fn strike(client: &mut Client, path: &str) {
@@ -63,7 +56,7 @@ async fn again(client: &mut Client, session: u64, offset: u64) -> Seen {
 #[test]
 fn a_part_of_the_boundary_that_falls_costs_no_session_a_byte() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &Policy::offline().text());
             sandbox.spec.chaos = true;
             let mut client = sandbox.serve().await;
@@ -100,7 +93,7 @@ fn a_part_of_the_boundary_that_falls_costs_no_session_a_byte() {
 #[test]
 fn a_reader_that_falls_again_and_again_ends_its_own_output_only() {
     for area in everyone() {
-        wait(async {
+        block_on(async {
             let mut sandbox = Keeping::new(&area, &Policy::offline().text());
             sandbox.spec.chaos = true;
             let mut client = sandbox.serve().await;

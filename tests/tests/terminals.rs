@@ -1,6 +1,6 @@
 //! A session at a terminal is one: size, resize, job control, and the person's own terminal as it was. (Promise 6.)
 
-use holdfast_tests::terminal::Terminal;
+use holdfast_tests::terminal::{Terminal, is_given_back};
 use holdfast_tests::wait::LONG;
 use holdfast_tests::{Area, Policy, Run, everyone, leaks, skip};
 
@@ -120,20 +120,7 @@ fn the_persons_terminal_is_afterwards_as_it_was() {
             ("stty raw -echo; exit 0", ""),
             ("echo ready; exec sleep 300", "\x03"),
         ] {
-            // The shell that starts the binary holds the terminal open, so that its settings can be read afterwards.
-            let wrapper = [
-                "/bin/sh",
-                "-c",
-                "trap '' INT; stty -a >before; (trap - INT; exec \"$@\"); stty -a >after; cmp before after && echo same",
-                "sh",
-            ];
-            let terminal = Terminal::start(at_terminal(&area).shell(line).under(wrapper), 24, 80);
-            if !keys.is_empty() {
-                terminal.expect("ready");
-                terminal.send(keys);
-            }
-            let (_, shown) = terminal.finish();
-            assert!(shown.contains("same"), "{shown}");
+            is_given_back(at_terminal(&area).shell(line), keys);
         }
     }
 }
