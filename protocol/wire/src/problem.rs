@@ -19,6 +19,9 @@ pub fn plain(code: Code, message: impl Into<String>, reason: &str) -> Status {
     status(code, message, &problem)
 }
 
+/// The detail of a session that may have begun although it was not told: whoever had been asked fell before he answered.
+pub const BEGUN: &str = "begun";
+
 /// The problem that an error carries; `None` for an error that no service of ours made.
 pub fn of(status: &Status) -> Option<Problem> {
     Problem::decode(status.details())

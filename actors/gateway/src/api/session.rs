@@ -197,7 +197,7 @@ impl Progress {
             details.insert("hint".to_owned(), again);
         } else {
             // It had been asked, and nobody knows whether it has heard.
-            details.insert("begun".to_owned(), "unknown".to_owned());
+            details.insert(problem::BEGUN.to_owned(), "unknown".to_owned());
         }
         let message = format!("reach the keeper of {name}: it went away");
         let told = v1::Problem {

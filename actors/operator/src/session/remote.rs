@@ -174,7 +174,8 @@ impl Unopened {
         match self {
             Self::Refused(status) => {
                 is_lost(status)
-                    || problem::of(status).is_some_and(|told| told.details.contains_key("begun"))
+                    || problem::of(status)
+                        .is_some_and(|told| told.details.contains_key(problem::BEGUN))
             }
             Self::Untold => true,
         }
