@@ -1,8 +1,11 @@
 //! Revisions of a policy, put in force while a sandbox runs: what is shown, and what becomes of what is open. (PO-05, PO-06, PO-08.)
 
+use std::fs;
+use std::path::Path;
+
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Host, Policy, everyone, skip};
+use holdfast_tests::{Area, Host, Policy, everyone, skip};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -148,6 +151,80 @@ fn a_revision_outlives_the_keeper_that_was_asked() {
         ready();
         assert_eq!(revisions(), (Some(3), Some(3)), "{finished}");
     }
+}
+
+/// PO-08: a policy that comes while a keeper begins with another one waits until that one serves: then it is put in force, or
+/// refused where only a restart could do that, and is never taken for what stands.
+#[test]
+fn a_revision_waits_for_the_keeper_that_begins() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let first = area.file(&area.fresh("policy"), Policy::origin(80).text());
+        let second = area.file(&area.fresh("policy"), Policy::origin(81).text());
+        let fence = format!("{}on_link_loss: freeze\n", Policy::origin(80).text());
+        let fence = area.file(&area.fresh("policy"), &fence);
+        host.ready(QA, &format!("--policy {}", first.display()));
+        let revisions = || {
+            let policy = &status(&host)["policy"];
+            (policy["desired"].as_u64(), policy["enforced"].as_u64())
+        };
+        // Asked while the keeper of a new generation is stopped before its first report.
+        let set = |path: &Path| {
+            let keeper = beginning(&host);
+            let before = connections(&area);
+            let set = host.say(&format!("policy set qa {}", path.display()));
+            let set = set.start();
+            until("it is asked", LONG, || {
+                connections(&area) > before || status(&host)["policy"]["desired"] != 1
+            });
+            kill(keeper, Signal::SIGCONT).expect("goes on");
+            set.finish()
+        };
+
+        let finished = set(&fence);
+        assert_eq!(finished.code(), Some(125), "{finished}");
+        assert!(finished.stderr.contains("on_link_loss"), "{finished}");
+        assert_eq!(revisions(), (Some(1), Some(1)), "{finished}");
+
+        let finished = set(&second);
+        finished.exited(0);
+        assert_eq!(finished.text(), "revision 2\n", "{finished}");
+        assert_eq!(revisions(), (Some(2), Some(2)), "{finished}");
+    }
+}
+
+/// Starts the sandbox anew, until its keeper could be stopped before it reported.
+fn beginning(host: &Host<'_>) -> Pid {
+    let mut caught = None;
+    until("a keeper that begins", LONG, || {
+        host.done("stop qa");
+        host.done("start qa");
+        let begins = || {
+            let status = status(host);
+            let pid = status["pids"]["keeper"].as_i64()?;
+            Some((status["phase"] == "Pending", pid))
+        };
+        until("a keeper", LONG, || begins().is_some());
+        let (_, pid) = begins().expect("a keeper");
+        let keeper = Pid::from_raw(i32::try_from(pid).expect("a pid"));
+        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        let pending = begins().is_some_and(|(pending, _)| pending);
+        if pending {
+            caught = Some(keeper);
+        } else {
+            kill(keeper, Signal::SIGCONT).expect("goes on");
+        }
+        pending
+    });
+    caught.expect("a keeper")
+}
+
+/// How many sockets of the gateway there are. The kernel knows them by the name that it gave its socket first.
+fn connections(area: &Area) -> usize {
+    let socket = area.runtime().join("gateway.");
+    let socket = socket.to_str().expect("text");
+    let table = fs::read_to_string("/proc/net/unix").expect("a table");
+    table.lines().filter(|line| line.contains(socket)).count()
 }
 
 fn status(host: &Host<'_>) -> Value {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use holdfast_actor::{Actor, Address, Fault, Me, Moment, Reply, Task};
 use holdfast_kernel::descriptors::Short;
 use holdfast_kernel::fork::Ended;
+use holdfast_policy::Policy;
 use holdfast_wire::{v1, words};
 use tokio::sync::watch;
 
@@ -27,10 +28,12 @@ use crate::roster;
 use crate::standing::{self, Known};
 use crate::{clock, life};
 use ground::Ground;
+use revise::Revising;
 
 mod adopt;
 pub(crate) mod ground;
 mod obey;
+pub(crate) mod revise;
 
 /// What a sandbox can be told.
 pub(crate) enum Message {
@@ -40,8 +43,12 @@ pub(crate) enum Message {
     Report(Box<v1::Report>, Origin, Reply<Result<i64, Refused>>),
     /// This stream of reports has ended.
     Unlinked(u64),
-    /// Want this policy from now on.
-    Revise(Revision, Reply<Result<Revised, Refused>>),
+    /// Want this policy from now on, if the fence that stands lets it. The parsed one is to compare; with none it is let.
+    Revise(
+        Revision,
+        Option<Box<Policy>>,
+        Reply<Result<Revising, Refused>>,
+    ),
     /// A policy was refused: the one before is wanted again, and this one is none any more.
     Revert(u64, u64, Reply<()>),
     /// The keeper's process has ended.
@@ -52,17 +59,6 @@ pub(crate) enum Message {
     Shortage,
     /// Time has passed.
     Woke,
-}
-
-/// A policy that is wanted from now on.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Revised {
-    /// Its number.
-    pub(crate) number: u64,
-    /// What was wanted before.
-    pub(crate) before: u64,
-    /// Whether a keeper is there to put it in force.
-    pub(crate) serves: bool,
 }
 
 /// Where a report comes from.
@@ -153,7 +149,10 @@ impl Actor for Sandbox {
                 reply.send(state.reported(me, *report, origin));
             }
             Message::Unlinked(stream) => state.unlinked(stream, now),
-            Message::Revise(revision, reply) => return state.revise(revision, reply, now).await,
+            Message::Revise(revision, policy, reply) => {
+                reply.send(state.revise(me, revision, policy).await?);
+                return Ok(());
+            }
             Message::Revert(from, to, reply) => {
                 state.revert(from, to).await?;
                 state.publish(now);
@@ -312,62 +311,6 @@ impl State {
             }
             self.step(end.map_or(Event::BoundaryFell, Event::BoundaryLeft), now);
         }
-    }
-
-    async fn revise(
-        &mut self,
-        revision: Revision,
-        reply: Reply<Result<Revised, Refused>>,
-        now: Moment,
-    ) -> Result<(), Fault> {
-        // What is being deleted, or is, must not come into the registry again.
-        if self.removed || self.life.deletes() {
-            reply.send(Err(Refused::Deleting(self.row.name().to_owned())));
-            return Ok(());
-        }
-        let before = self.row.policy;
-        let row = Row {
-            policy: before + 1,
-            ..self.row.clone()
-        };
-        match self.arguments.host.ledger.put(&row, Some(revision)).await {
-            Ok(()) => {
-                self.stored.clone_from(&row);
-                self.row = row;
-                // What was said of an earlier one that was refused is not about this one.
-                let policy = self.last.as_mut().and_then(|last| last.policy.as_mut());
-                if let Some(policy) = policy {
-                    policy.error.clear();
-                }
-                self.publish(now);
-                let serves = matches!(
-                    self.life.stage,
-                    Stage::Up { .. } | Stage::Adopting { .. } | Stage::Silent { .. }
-                );
-                let number = self.row.policy;
-                reply.send(Ok(Revised {
-                    number,
-                    before,
-                    serves,
-                }));
-            }
-            Err(why) => reply.send(Err(Refused::Registry {
-                what: "keep a policy",
-                why,
-            })),
-        }
-        Ok(())
-    }
-
-    async fn revert(&mut self, from: u64, to: u64) -> Result<(), Fault> {
-        if self.row.policy != from {
-            return Ok(());
-        }
-        self.row.policy = to;
-        // First what is wanted: nobody may want what is not kept.
-        self.persist().await?;
-        let ledger = &self.arguments.host.ledger;
-        Ok(ledger.forget(&self.row.id, from).await?)
     }
 
     /// Writes down what changed, does what follows, and tells everybody.

@@ -1,7 +1,7 @@
 //! Puts another policy in force: kept first, then brought to the keeper that serves.
 //!
 //! ```text
-//! the fence would change ──▶ the keeper refuses it, and nothing was kept
+//! of another fence than the one that stands ──▶ the keeper refuses it, and nothing was kept
 //!
 //! kept ──▶ brought to the keeper ──in force──▶ told
 //!   ▲           │   │ ▲
@@ -18,31 +18,27 @@ use holdfast_wire::{v1, words};
 use tokio::time::{sleep, timeout};
 use tonic::{Code, Response, Status};
 
+use super::check;
 use super::service::{PATIENCE, ask, client, in_force, is_own, relayed};
-use super::{check, serving};
 use crate::directory::Entry;
 use crate::refused::Refused;
-use crate::registry::Ledger;
 use crate::registry::row::Revision;
-use crate::sandbox::{self, Revised};
+use crate::sandbox;
+use crate::sandbox::revise::{Revised, Revising};
 
 type Answer = Result<Response<v1::PolicyState>, Status>;
 
 /// Has a sandbox follow another policy.
-pub(super) async fn policy(entry: &Entry, ledger: &Ledger, asked: v1::SetPolicyRequest) -> Answer {
+pub(super) async fn policy(entry: &Entry, asked: v1::SetPolicyRequest) -> Answer {
     let policy = check::policy(&asked.policy_name, &asked.yaml)?;
     // One after the other: what a refused one gives way to must be what was wanted before it.
     let _alone = entry.revising.lock().await;
     let present = in_force(entry);
-    if serving(entry).is_ok() && needs_restart(entry, ledger, present, &policy).await? {
-        refused_unkept(entry, &asked.yaml).await?;
-    }
     let revision = Revision {
         yaml: asked.yaml.clone(),
         name: asked.policy_name,
     };
-    let revise = |reply| sandbox::Message::Revise(revision, reply);
-    let kept = ask(entry, revise, PATIENCE).await??;
+    let kept = keep(entry, &revision, policy).await?;
     let wanted = Wanted {
         entry,
         kept,
@@ -56,28 +52,27 @@ pub(super) async fn policy(entry: &Entry, ledger: &Ledger, asked: v1::SetPolicyR
     }
 }
 
-/// Whether the fence that stands would have to be another one. A keeper that took over with such a policy could not tell.
-async fn needs_restart(
-    entry: &Entry,
-    ledger: &Ledger,
-    present: u64,
-    policy: &Policy,
-) -> Result<bool, Refused> {
-    let found = ledger.revision(&entry.id, present).await;
-    let found = found.map_err(|why| Refused::Registry {
-        what: "read a policy",
-        why,
-    })?;
-    let Some(found) = found else {
-        return Ok(false);
+/// Has it kept, once no keeper is just beginning with the one before, and unless it is of another fence than stands.
+async fn keep(entry: &Entry, revision: &Revision, policy: Policy) -> Result<Revised, Status> {
+    let mut compared = Some(Box::new(policy));
+    let asking = async {
+        loop {
+            let (wanted, policy) = (revision.clone(), compared.clone());
+            let revise = |reply| sandbox::Message::Revise(wanted, policy, reply);
+            match ask(entry, revise, PATIENCE).await?? {
+                Revising::Kept(kept) => return Ok(kept),
+                Revising::Begins => sleep(AGAIN).await,
+                Revising::Fenced => {
+                    refused_unkept(entry, &revision.yaml).await?;
+                    compared = None;
+                }
+            }
+        }
     };
-    let standing = if found.yaml.is_empty() {
-        Ok(Policy::standard())
-    } else {
-        Policy::parse("policy", &found.yaml)
-    };
-    // One that cannot be read any more is for the keeper to compare.
-    Ok(standing.is_ok_and(|standing| !standing.fence_changes(policy).is_empty()))
+    timeout(IN_FORCE, asking).await.unwrap_or_else(|_late| {
+        let (name, message) = (entry.name.clone(), entry.status().message.clone());
+        Err(Refused::NotReady { name, message }.into())
+    })
 }
 
 /// Hears from the keeper, whose word the status repeats, why it does not take a policy that nobody has kept.

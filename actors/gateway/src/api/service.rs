@@ -222,7 +222,7 @@ impl Gateway for Service {
     ) -> Result<Response<v1::PolicyState>, Status> {
         let asked = request.into_inner();
         let entry = self.host.directory.find(&asked.sandbox)?;
-        revise::policy(&entry, &self.host.ledger, asked).await
+        revise::policy(&entry, asked).await
     }
 
     async fn why(

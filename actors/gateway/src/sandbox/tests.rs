@@ -1,6 +1,7 @@
 use holdfast_actor::{Change, Child, Root, Seed, Strategy, Supervisor, Tree};
 use tokio::sync::mpsc;
 
+use super::revise::Revised;
 use super::*;
 use crate::directory::Directory;
 use crate::places::Places;
@@ -88,8 +89,8 @@ impl Scene {
         }
     }
 
-    async fn revise(&self) -> Result<Revised, Refused> {
-        let revise = |reply| Message::Revise(Revision::default(), reply);
+    async fn revise(&self) -> Result<Revising, Refused> {
+        let revise = |reply| Message::Revise(Revision::default(), None, reply);
         let answer = self.sandbox.ask(revise, Duration::from_secs(20));
         answer.await.expect("answered")
     }
@@ -121,10 +122,12 @@ async fn a_policy_for_a_sandbox_that_was_deleted_brings_nothing_back() {
 #[tokio::test]
 async fn a_refused_policy_gives_way_to_the_one_that_was_wanted_before_it() {
     let stage = Scene::new(row(Kind::Stopped)).await;
-    let revised = |number| Revised {
-        number,
-        before: number - 1,
-        serves: false,
+    let revised = |number| {
+        Revising::Kept(Revised {
+            number,
+            before: number - 1,
+            serves: false,
+        })
     };
     assert_eq!(stage.revise().await.ok(), Some(revised(2)));
     assert_eq!(stage.revise().await.ok(), Some(revised(3)));
