@@ -15,8 +15,8 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Child, Clock, Strategy, Supervisor, View};
-use holdfast_wire::{v1, words};
+use holdfast_actor::{Child, Clock, Strategy, Supervisor, View, rows};
+use holdfast_wire::v1;
 
 /// The tree of a boundary.
 pub(crate) fn boundary() -> Supervisor {
@@ -43,20 +43,7 @@ pub(crate) fn told(views: &[View], clock: &Clock) -> v1::Tree {
         .filter(|view| !view.path.as_str().starts_with("boundary/sessions/"));
     v1::Tree {
         process: "boundary".to_owned(),
-        rows: shown.map(|view| row(view, clock)).collect(),
-    }
-}
-
-fn row(view: &View, clock: &Clock) -> v1::TreeRow {
-    let strategy = view.strategy.map(Strategy::as_str);
-    let reason = view.last.as_ref().map(ToString::to_string);
-    v1::TreeRow {
-        path: view.path.to_string(),
-        strategy: strategy.unwrap_or_default().to_owned(),
-        state: words::part(view.state).to_owned(),
-        restarts: view.restarts.into(),
-        last_reason: reason.unwrap_or_default(),
-        next_ms: view.next.map_or(0, |next| clock.date_ms(next)),
+        rows: rows(shown, clock),
     }
 }
 

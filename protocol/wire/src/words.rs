@@ -39,18 +39,6 @@ pub fn truth(truth: Truth) -> &'static str {
     }
 }
 
-/// How a part of a tree stands, given the supervision's word for it.
-pub fn part(state: &str) -> &'static str {
-    match state {
-        "up" => "Running",
-        "idle" | "starting" => "Starting",
-        "waiting" => "Waiting",
-        "stopping" | "killing" => "Stopping",
-        "lost" => "GivenUp",
-        _ => "Stopped",
-    }
-}
-
 /// The conditions, in the order in which they are told.
 pub const CONDITIONS: [ConditionType; 8] = [
     ConditionType::ConfinementVerified,

@@ -34,6 +34,7 @@ mod observer;
 mod root;
 mod shell;
 mod tasks;
+mod told;
 mod tree;
 mod warden;
 
@@ -44,6 +45,7 @@ pub use me::Me;
 pub use observer::Observer;
 pub use root::{Dynamic, Lookout, Root};
 pub use tasks::Task;
+pub use told::rows;
 pub use tree::{Tree, Unfit};
 
 pub use holdfast_clock::{Clock, Moment, Seed};
