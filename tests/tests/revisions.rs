@@ -1,7 +1,7 @@
 //! Revisions of a policy, put in force while a sandbox runs: what is shown, and what becomes of what is open. (PO-05, PO-06, PO-08.)
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
@@ -78,26 +78,21 @@ fn a_policy_is_shown_as_enforced_when_it_is() {
         let [first, second] =
             policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
         host.ready(QA, &format!("--policy {}", first.display()));
-        let revisions = || {
-            let status = status(&host);
-            (
-                status["policy"]["desired"].as_u64(),
-                status["policy"]["enforced"].as_u64(),
-            )
-        };
 
         let keeper = keeper(&host);
         kill(keeper, Signal::SIGSTOP).expect("stopped");
         let set = host
             .say(&format!("policy set qa {} --wait", second.display()))
             .start();
-        until("it is wanted", LONG, || revisions().0 == Some(2));
-        let meanwhile = revisions();
+        until("it is wanted", LONG, || revisions(&host).0 == Some(2));
+        let meanwhile = revisions(&host);
         kill(keeper, Signal::SIGCONT).expect("goes on");
 
         assert_eq!(meanwhile, (Some(2), Some(1)));
         set.finish().exited(0);
-        until("it is told", LONG, || revisions() == (Some(2), Some(2)));
+        until("it is told", LONG, || {
+            revisions(&host) == (Some(2), Some(2))
+        });
     }
 }
 
@@ -110,13 +105,8 @@ fn a_revision_outlives_the_keeper_that_was_asked() {
         let policies = [80, 81, 82].map(Policy::origin);
         let [first, second, third] =
             policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
-        let fence = format!("{}on_link_loss: freeze\n", Policy::origin(80).text());
-        let fence = area.file(&area.fresh("policy"), &fence);
+        let fence = of_another_fence(&area);
         host.ready(QA, &format!("--policy {}", first.display()));
-        let revisions = || {
-            let policy = &status(&host)["policy"];
-            (policy["desired"].as_u64(), policy["enforced"].as_u64())
-        };
         // Asks a keeper that is stopped, and that is killed once `asked` holds.
         let set = |line: String, asked: &dyn Fn() -> bool| {
             let keeper = keeper(&host);
@@ -129,27 +119,27 @@ fn a_revision_outlives_the_keeper_that_was_asked() {
         let ready = || host.done("wait qa --for ready --timeout 30s");
 
         let line = format!("policy set qa {} --wait", second.display());
-        let finished = set(line, &|| revisions().0 == Some(2));
+        let finished = set(line, &|| revisions(&host).0 == Some(2));
         finished.exited(0);
         assert_eq!(finished.text(), "revision 2\n", "{finished}");
         ready();
-        assert_eq!(revisions(), (Some(2), Some(2)));
+        assert_eq!(revisions(&host), (Some(2), Some(2)));
 
         let line = format!("policy set qa {}", third.display());
-        let finished = set(line, &|| revisions().0 == Some(3));
+        let finished = set(line, &|| revisions(&host).0 == Some(3));
         finished.exited(0);
         assert_eq!(finished.text(), "revision 3\n", "{finished}");
         assert!(finished.stderr.contains("when it is back"), "{finished}");
         ready();
         until("the next keeper has it", LONG, || {
-            revisions() == (Some(3), Some(3))
+            revisions(&host) == (Some(3), Some(3))
         });
 
         let line = format!("policy set qa {} --wait", fence.display());
         let finished = set(line, &|| true);
         assert_eq!(finished.code(), Some(125), "{finished}");
         ready();
-        assert_eq!(revisions(), (Some(3), Some(3)), "{finished}");
+        assert_eq!(revisions(&host), (Some(3), Some(3)), "{finished}");
     }
 }
 
@@ -161,13 +151,8 @@ fn a_revision_waits_for_the_keeper_that_begins() {
         let host = Host::new(&area);
         let first = area.file(&area.fresh("policy"), Policy::origin(80).text());
         let second = area.file(&area.fresh("policy"), Policy::origin(81).text());
-        let fence = format!("{}on_link_loss: freeze\n", Policy::origin(80).text());
-        let fence = area.file(&area.fresh("policy"), &fence);
+        let fence = of_another_fence(&area);
         host.ready(QA, &format!("--policy {}", first.display()));
-        let revisions = || {
-            let policy = &status(&host)["policy"];
-            (policy["desired"].as_u64(), policy["enforced"].as_u64())
-        };
         // Asked while the keeper of a new generation is stopped before its first report.
         let set = |path: &Path| {
             let keeper = beginning(&host);
@@ -184,13 +169,19 @@ fn a_revision_waits_for_the_keeper_that_begins() {
         let finished = set(&fence);
         assert_eq!(finished.code(), Some(125), "{finished}");
         assert!(finished.stderr.contains("on_link_loss"), "{finished}");
-        assert_eq!(revisions(), (Some(1), Some(1)), "{finished}");
+        assert_eq!(revisions(&host), (Some(1), Some(1)), "{finished}");
 
         let finished = set(&second);
         finished.exited(0);
         assert_eq!(finished.text(), "revision 2\n", "{finished}");
-        assert_eq!(revisions(), (Some(2), Some(2)), "{finished}");
+        assert_eq!(revisions(&host), (Some(2), Some(2)), "{finished}");
     }
+}
+
+/// A policy that differs from `Policy::origin(80)` in what the fence is made of.
+fn of_another_fence(area: &Area) -> PathBuf {
+    let text = format!("{}on_link_loss: freeze\n", Policy::origin(80).text());
+    area.file(&area.fresh("policy"), text)
 }
 
 /// Starts the sandbox anew, until its keeper could be stopped before it reported.
@@ -225,6 +216,12 @@ fn connections(area: &Area) -> usize {
     let socket = socket.to_str().expect("text");
     let table = fs::read_to_string("/proc/net/unix").expect("a table");
     table.lines().filter(|line| line.contains(socket)).count()
+}
+
+/// The revision that is wanted, and the one that is in force.
+fn revisions(host: &Host<'_>) -> (Option<u64>, Option<u64>) {
+    let policy = &status(host)["policy"];
+    (policy["desired"].as_u64(), policy["enforced"].as_u64())
 }
 
 fn status(host: &Host<'_>) -> Value {

@@ -23,7 +23,7 @@ use tokio::time::timeout;
 
 use super::exec::{Attended, standard};
 use crate::cli::sandboxes::Copy;
-use crate::client;
+use crate::client::{self, Client};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::session::foreground::Ends;
@@ -102,15 +102,20 @@ fn request(name: &str, path: Vec<u8>, into: bool) -> Said {
     })
 }
 
+/// A copy's session: it takes input when it goes into the sandbox.
+const fn manner(into: bool) -> Manner {
+    Manner {
+        input: into,
+        bond: Bond::Ours,
+        screen: false,
+    }
+}
+
 /// The tar stream itself, from our input or to our output. What the sandbox says of it is the reason of a failure.
 fn streamed(config: &Config, name: &str, path: Vec<u8>, into: bool) -> Result<ExitCode, Failure> {
     let attended = Attended {
         sandbox: name.to_owned(),
-        manner: Manner {
-            input: into,
-            bond: Bond::Ours,
-            screen: false,
-        },
+        manner: manner(into),
         limit: None,
         raw: None,
         first: request(name, path, into),
@@ -149,16 +154,8 @@ async fn out(
     destination: PathBuf,
 ) -> Result<ExitCode, Failure> {
     let mut ends = listen()?;
-    let client = tokio::select! {
-        client = client::reach(config) => client?,
-        signal = ends.next() => return Err(Failure::interrupted(signal)),
-    };
-    let manner = Manner {
-        input: false,
-        bond: Bond::Ours,
-        screen: false,
-    };
-    let (session, opening, part) = Part::new(name, manner);
+    let client = reached(config, &mut ends).await?;
+    let (session, opening, part) = Part::new(name, manner(false));
     let Session {
         stdout,
         stderr,
@@ -191,16 +188,8 @@ async fn into(
     source: PathBuf,
 ) -> Result<ExitCode, Failure> {
     let mut ends = listen()?;
-    let client = tokio::select! {
-        client = client::reach(config) => client?,
-        signal = ends.next() => return Err(Failure::interrupted(signal)),
-    };
-    let manner = Manner {
-        input: true,
-        bond: Bond::Ours,
-        screen: false,
-    };
-    let (session, opening, part) = Part::new(name, manner);
+    let client = reached(config, &mut ends).await?;
+    let (session, opening, part) = Part::new(name, manner(true));
     let Session {
         stdin,
         stderr,
@@ -310,6 +299,14 @@ fn hint(why: &str, name: &str, way: Way) -> Option<String> {
 fn failed(what: &str, why: &str) -> Failure {
     let what = if what.is_empty() { "copy" } else { what };
     Failure::new(Kind::CopyFailed, format!("{what}: {why}"))
+}
+
+/// The gateway, unless a signal comes first.
+async fn reached(config: &Config, ends: &mut signals::Ends) -> Result<Client, Failure> {
+    tokio::select! {
+        client = client::reach(config) => client,
+        signal = ends.next() => Err(Failure::interrupted(signal)),
+    }
 }
 
 fn listen() -> Result<signals::Ends, Failure> {
