@@ -334,7 +334,12 @@ fn http_agrees_with_the_api_about_who_is_ready() {
 
         let (code, body) = fetch(&address, "/sandboxes/qa/readyz");
         assert_eq!((code, body.contains("\"Ready\"")), (200, true), "{body}");
-        assert_eq!(fetch(&address, "/sandboxes/nobody/readyz").0, 404);
+        for unknown in ["/sandboxes/nobody/readyz", "/nowhere"] {
+            let (code, body) = fetch(&address, unknown);
+            assert_eq!((code, body.contains("find ")), (404, true), "{body}");
+        }
+        let (code, body) = answer(&address, "POST", "/readyz");
+        assert_eq!((code, body.contains("use GET")), (405, true), "{body}");
         assert_eq!(fetch(&address, "/healthz"), (200, "ok\n".to_owned()));
         assert!(
             fetch(&address, "/metrics")
@@ -645,10 +650,14 @@ const ENDS: usize = 5;
 
 /// One request, the answer's status and body.
 fn fetch(address: &str, path: &str) -> (u16, String) {
+    answer(address, "GET", path)
+}
+
+fn answer(address: &str, method: &str, path: &str) -> (u16, String) {
     let mut stream = TcpStream::connect(address).expect("connected");
     write!(
         stream,
-        "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
     )
     .expect("asked");
     let mut answer = String::new();

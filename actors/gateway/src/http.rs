@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use axum::extract::{Path, State};
-use axum::http::{StatusCode, header};
+use axum::http::{Method, StatusCode, Uri, header};
 use axum::response::{Html, IntoResponse, Response};
 use axum::routing::get;
 use axum::serve::Listener;
@@ -91,8 +91,32 @@ fn router(told: Arc<Told>) -> Router {
         .route("/readyz", get(readyz))
         .route("/sandboxes/{name}/readyz", get(sandbox_readyz))
         .route("/metrics", get(scraped))
+        .fallback(unknown)
+        .method_not_allowed_fallback(unchangeable)
         .with_state(told)
 }
+
+async fn unknown(uri: Uri) -> Response {
+    let message = format!(
+        "find {}: there is /healthz, /readyz, /sandboxes/NAME/readyz, /metrics and /",
+        uri.path()
+    );
+    refused(NOT_FOUND, "NoSuchPage", &message)
+}
+
+async fn unchangeable(method: Method, uri: Uri) -> Response {
+    let message = format!("{method} {}: it can only be read; use GET", uri.path());
+    let answer = (StatusCode::METHOD_NOT_ALLOWED, "UNIMPLEMENTED");
+    refused(answer, "ReadOnly", &message)
+}
+
+/// An error, as HTTP has it and as gRPC calls it.
+fn refused((status, code): (StatusCode, &str), reason: &str, message: &str) -> Response {
+    let error = json!({ "code": code, "reason": reason, "message": message });
+    (status, Json(json!({ "error": error }))).into_response()
+}
+
+const NOT_FOUND: (StatusCode, &str) = (StatusCode::NOT_FOUND, "NOT_FOUND");
 
 /// It serves, or nobody would answer. Sandboxes that are not Ready are named; they are not the gateway's own health.
 async fn readyz(State(told): State<Arc<Told>>) -> Json<Value> {
@@ -107,8 +131,8 @@ async fn readyz(State(told): State<Arc<Told>>) -> Json<Value> {
 
 async fn sandbox_readyz(State(told): State<Arc<Told>>, Path(name): Path<String>) -> Response {
     let Ok(entry) = told.host.directory.find(&name) else {
-        let error = json!({ "code": "NOT_FOUND", "reason": "NoSuchSandbox", "message": format!("find sandbox {name}: there is none of that name") });
-        return (StatusCode::NOT_FOUND, Json(json!({ "error": error }))).into_response();
+        let message = format!("find sandbox {name}: there is none of that name");
+        return refused(NOT_FOUND, "NoSuchSandbox", &message);
     };
     let status = entry.status();
     let code = if status.phase() == v1::Phase::Ready {
