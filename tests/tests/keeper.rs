@@ -3,7 +3,7 @@
 use holdfast_tests::keeping::{
     Client, Keeping, Seen, attach, code, exec, run, shell, signal, start,
 };
-use holdfast_tests::wait::{LONG, now};
+use holdfast_tests::wait::{LONG, now, until};
 use holdfast_tests::{Policy, everyone};
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::{problem, v1};
@@ -291,24 +291,24 @@ fn a_timeout_kills_what_has_left_the_session_too() {
             (signal(&ending), ending.reason.as_str()),
             (Some(libc::SIGKILL), "Timeout")
         );
-        let sleeping = || {
-            sandbox
-                .mark
-                .processes()
-                .into_iter()
-                .filter(|pid| {
-                    std::fs::read_to_string(format!("/proc/{pid}/comm"))
-                        .is_ok_and(|name| name == "sleep\n")
-                })
-                .count()
-        };
-        holdfast_tests::wait::until(
-            "the setsid'ed child is gone",
-            Duration::from_secs(20),
-            || sleeping() == 0,
-        );
+        until("the setsid'ed child is gone", LONG, || {
+            sleeping(sandbox) == 0
+        });
         client
     });
+}
+
+/// How many processes of the sandbox sleep.
+fn sleeping(sandbox: &Keeping<'_>) -> usize {
+    let sleeps = |pid: &i32| {
+        std::fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name == "sleep\n")
+    };
+    sandbox
+        .mark
+        .processes()
+        .iter()
+        .filter(|pid| sleeps(pid))
+        .count()
 }
 
 /// EX-11: killed by a client, and told so.
@@ -461,7 +461,7 @@ fn sessions_leave_no_descriptors() {
                 .await
                 .expect_err("none");
         }
-        holdfast_tests::wait::until(
+        until(
             "descriptors are given back",
             Duration::from_secs(20),
             || open() <= before + 2,
@@ -526,15 +526,16 @@ async fn read_on(seen: &mut Seen) -> Status {
     }
 }
 
-/// A time limit is the sandbox's, whichever keeper there is.
+/// A time limit is the sandbox's: it holds while there is no keeper, and the next one knows that it did.
 #[test]
 fn a_timeout_outlives_the_keeper() {
     idle(async |sandbox, mut client| {
-        let mut long = shell("sleep 1000");
+        let mut long = shell("setsid sleep 1000 & sleep 1000");
         long.timeout_ms = 1500;
         let seen = start(&mut client, long).await.expect("started");
 
         sandbox.kill();
+        until("all of it is gone", LONG, || sleeping(sandbox) == 0);
         let mut client = sandbox.serve().await;
         let mut again = attach(&mut client, seen.session, 0)
             .await
@@ -559,7 +560,7 @@ fn the_main_process_is_written_down_and_its_end_ends_the_sandbox() {
             let mut sandbox =
                 Keeping::new(&area, &Policy::offline().text()).program(&["/bin/sh", "-c", line]);
             sandbox.serve().await;
-            holdfast_tests::wait::until("it is written down", Duration::from_secs(20), || {
+            until("it is written down", Duration::from_secs(20), || {
                 sandbox.state("workload.log").contains("line 10\"")
             });
 
@@ -631,7 +632,7 @@ fn a_halt_asks_first_and_leaves_nothing() {
             let mut stubborn = shell("trap '' TERM; echo up; while :; do sleep 0.01; done");
             stubborn.detach = true;
             start(&mut client, stubborn).await.expect("started");
-            holdfast_tests::wait::until("it is up", Duration::from_secs(20), || {
+            until("it is up", Duration::from_secs(20), || {
                 sandbox.state("workload.log").contains("\"up\"")
             });
 

@@ -1,6 +1,8 @@
 //! A boundary that says nothing: whoever asks it hears so in bounded time, and what was told as failed does not run later.
 
 use holdfast_tests::host::document;
+use holdfast_tests::leaks::descendants;
+use holdfast_tests::stat::Stat;
 use holdfast_tests::wait::{LONG, now, until};
 use holdfast_tests::{Host, everyone};
 use nix::sys::signal::{Signal, kill};
@@ -124,6 +126,70 @@ fn a_session_whose_time_is_up_before_it_begins_does_not_run() {
         host.done("wait qa --for ready --timeout 30s");
         host.shell("qa", "true").code().expect("a status");
         assert!(!mark.exists(), "it ran all the same");
+    }
+}
+
+/// A limit is kept by process 1, and so whatever the boundary does: the whole tree is gone at its time, and the boundary
+/// hears afterwards whose limit it was and who had ended before.
+#[test]
+fn a_time_limit_holds_though_the_boundary_is_stopped() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let boundary = boundary(&host);
+        let sleeping = || {
+            let sleeps = |pid: &i32| {
+                let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+                line == b"sleep\x00271\x00"
+            };
+            descendants(boundary.as_raw())
+                .iter()
+                .filter(|pid| sleeps(pid))
+                .count()
+        };
+        let line = "setsid sleep 271 & trap '' TERM; sleep 271";
+        let asked = now();
+        let start = |options: &str, line| {
+            let session = host.exec(options, &["sh", "-c", line]).finish().text();
+            session.trim().to_owned()
+        };
+        let late = start("qa --detach --timeout 6s", line);
+        let quick = start(
+            "qa --detach --timeout 6s",
+            "until [ -e go ]; do sleep 0.05; done; exit 3",
+        );
+        let free = start("qa --detach", "sleep 300");
+        let attended = host.exec("qa --timeout 6s", &["sh", "-c", line]).start();
+        until("all run", LONG, || sleeping() == 4);
+
+        let stopped = Stopped::new(boundary);
+        area.file(&area.work().join("go"), "");
+        until("their time is up", LONG, || sleeping() == 0);
+        let took = now() - asked;
+        assert!(took >= SECOND * 6 && took < SECOND * 12, "{took:?}");
+        assert_eq!(attended.finish().code(), Some(124));
+        let held = Stat::of(boundary.as_raw()).is_some_and(|it| it.state() == "T");
+        assert!(held, "it goes on");
+        drop(stopped);
+
+        host.done("wait qa --for ready --timeout 30s");
+        let ending = |session: &str| {
+            let (_, sessions) = host.document("sessions qa -o json");
+            let mut rows = sessions.as_array().expect("rows").iter();
+            let row = rows.find(|row| row["session"].to_string().trim_matches('"') == session);
+            row.expect("a row")["ending"].clone()
+        };
+        until("the ends are heard", LONG, || {
+            !ending(&late).is_null() && !ending(&quick).is_null()
+        });
+        let (late, quick) = (ending(&late), ending(&quick));
+        assert_eq!(late["reason"], "Timeout", "{late}");
+        assert_eq!(
+            (&quick["reason"], &quick["exitCode"]),
+            (&"".into(), &3.into()),
+            "{quick}"
+        );
+        assert!(ending(&free).is_null(), "it had no limit");
     }
 }
 

@@ -246,7 +246,7 @@ impl LauncherArguments {
             Told::Pong(_) => self.pulse.heard(),
             Told::Started(started) => return self.sessions.started(started.session, descriptor),
             Told::NotStarted(refused) => self.sessions.refused(refused),
-            Told::Ended(ended) => self.sessions.ended(ended.session, ended.exit),
+            Told::Ended(ended) => self.sessions.ended(ended),
             // The building is over when there is an actor to hear of it.
             Told::Built(_) | Told::BuildFailed(_) => {}
         }

@@ -2,9 +2,11 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::{Stream, StreamExt, stream};
 use holdfast_actor::{Blow, Path};
+use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1::boundary_server::Boundary;
 use holdfast_wire::{handshake, problem, v1};
 use tonic::{Code, Request, Response, Status, Streaming};
@@ -59,13 +61,18 @@ impl Boundary for Service {
         if asked.request.len() > LONGEST_ID {
             return Err(Status::invalid_argument("the request's id is too long"));
         }
-        if asked.until_ms != 0 && self.hold.sessions.wall_ms() > asked.until_ms {
+        if asked.until_ms != 0 && uptime() > Duration::from_millis(asked.until_ms) {
             return Err(Status::unavailable("the launch came too late; ask again"));
+        }
+        if asked.deadline_ms != 0 && !asked.herded {
+            // Its limit would not be kept: nobody could tell what belongs to it.
+            return Err(Status::invalid_argument("a deadline without a herd"));
         }
         let terms = sessions::Terms {
             terminal: asked.terminal,
             attended: asked.attended,
             herded: asked.herded,
+            deadline_ms: asked.deadline_ms,
             note: asked.note,
             fleeting: is_canary(&what),
         };

@@ -197,6 +197,7 @@ impl Sessions {
     ) -> Result<()> {
         let file = io::request_file(what)?;
         let (terminal, herded) = (terms.terminal, terms.herded);
+        let deadline_ms = terms.deadline_ms;
         let (pipes, theirs) = if terminal.is_some() {
             (None, None)
         } else {
@@ -217,6 +218,7 @@ impl Sessions {
             session: id,
             terminal,
             herded,
+            deadline_ms,
         });
         self.ask(ask, &descriptors).await?;
         unasked.1 = None;
@@ -282,14 +284,15 @@ impl Sessions {
     }
 
     /// A session's process has ended.
-    pub(crate) fn ended(&self, id: u64, exit: Option<v1::Exit>) {
+    pub(crate) fn ended(&self, ended: v1::Ended) {
         let unknown = || v1::Exit {
             how: Some(v1::exit::How::Unknown(
                 "the launcher did not say".to_owned(),
             )),
         };
-        if let Some(session) = self.find(id) {
-            session.end(exit.unwrap_or_else(unknown), self.wall_ms());
+        if let Some(session) = self.find(ended.session) {
+            let exit = ended.exit.unwrap_or_else(unknown);
+            session.end(exit, ended.timed_out, self.wall_ms());
             self.settle(&session);
         }
     }

@@ -26,6 +26,7 @@ pub mod signals;
 pub mod sysctl;
 pub mod terminal;
 pub mod title;
+pub mod uptime;
 
 #[cfg(test)]
 mod apart;

@@ -34,10 +34,20 @@ pub(super) struct Herd {
     pub(super) program: Option<Pid>,
     /// Whether it is known that the program runs: nobody hears of its end before.
     pub(super) started: bool,
+    /// Whether its time was up before its end was known.
+    pub(super) overdue: bool,
     /// How the program has ended.
     ended: Option<Ended>,
     /// Whether that has been told.
     over: bool,
+}
+
+/// How a program has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct End {
+    pub(super) program: Ended,
+    /// It was killed because its time was up.
+    pub(super) timed_out: bool,
 }
 
 /// The pipe over which the shepherds tell.
@@ -64,6 +74,7 @@ impl Herd {
             session,
             program: None,
             started: false,
+            overdue: false,
             ended: None,
             over: false,
         }
@@ -78,10 +89,20 @@ impl Herd {
     }
 
     /// How the program has ended, once, if that can be told.
-    pub(super) fn end(&mut self) -> Option<Ended> {
-        let ended = self.ended.filter(|_| self.started && !self.over)?;
+    pub(super) fn end(&mut self) -> Option<End> {
+        let program = self.ended.filter(|_| self.started && !self.over)?;
         self.over = true;
-        Some(ended)
+        // One that ended by itself while it was about to be killed has its own status.
+        let killed = program == Ended::Signalled(Signal::SIGKILL as i32);
+        Some(End {
+            program,
+            timed_out: self.overdue && killed,
+        })
+    }
+
+    /// Whether the program's end is known.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended.is_some()
     }
 
     /// Whether the program's end has been told.
@@ -173,12 +194,16 @@ fn tend(program: i32, news: &OwnedFd) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends `signal` to every process below the shepherd. A process with a deadly signal makes no child any more, so looking
+/// Sends `signal` to every process below the shepherds. A process with a deadly signal makes no child any more, so looking
 /// again until nobody new is there finds all.
-pub(super) fn signal_all(shepherd: Pid, signal: Signal) {
+pub(super) fn signal_all(shepherds: &[Pid], signal: Signal) {
+    if shepherds.is_empty() {
+        return;
+    }
+    let roots: Vec<i32> = shepherds.iter().map(|shepherd| shepherd.as_raw()).collect();
     let mut reached = HashSet::new();
     for _ in 0..ROUNDS {
-        let mut fresh = below(shepherd.as_raw(), &processes());
+        let mut fresh = below(&roots, &processes());
         fresh.retain(|pid| reached.insert(*pid));
         if fresh.is_empty() {
             return;
@@ -193,13 +218,14 @@ pub(super) fn signal_all(shepherd: Pid, signal: Signal) {
     }
 }
 
-/// Every process that runs below `root`, given each one with its parent.
-fn below(root: i32, processes: &[(i32, i32)]) -> Vec<i32> {
+/// Every process that runs below one of `roots`, given each one with its parent.
+fn below(roots: &[i32], processes: &[(i32, i32)]) -> Vec<i32> {
     let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
     for (pid, parent) in processes {
         children.entry(*parent).or_default().push(*pid);
     }
-    let mut found = children.remove(&root).unwrap_or_default();
+    let own = roots.iter().filter_map(|root| children.remove(root));
+    let mut found: Vec<i32> = own.flatten().collect();
     let mut next = 0;
     while let Some(pid) = found.get(next) {
         found.extend(children.remove(pid).unwrap_or_default());
@@ -268,19 +294,41 @@ mod tests {
 
         assert_eq!(herd.end(), None, "nobody knows that it runs");
         herd.started = true;
-        assert_eq!(herd.end(), Some(Ended::Exited(3)));
+        let end = herd.end().expect("told");
+        assert_eq!((end.program, end.timed_out), (Ended::Exited(3), false));
         assert_eq!(herd.end(), None);
         assert!(herd.is_over());
+    }
+
+    #[test]
+    fn only_who_was_killed_for_its_limit_has_timed_out() {
+        let timed_out = |overdue, ended| {
+            let mut herd = Herd::new(7);
+            (herd.started, herd.overdue) = (true, overdue);
+            herd.hear(Word::Ended(ended));
+            herd.end().expect("told").timed_out
+        };
+
+        assert!(timed_out(true, Ended::Signalled(9)));
+        assert!(!timed_out(false, Ended::Signalled(9)), "somebody else did");
+        assert!(
+            !timed_out(true, Ended::Exited(0)),
+            "by itself, just in time"
+        );
+        assert!(!timed_out(true, Ended::Signalled(11)));
     }
 
     #[test]
     fn everything_below_is_found_and_nothing_beside() {
         let processes = [(1, 0), (5, 1), (6, 5), (9, 6), (7, 1), (8, 7), (4, 9)];
 
-        let mut found = below(5, &processes);
+        let mut found = below(&[5], &processes);
 
         found.sort_unstable();
         assert_eq!(found, [4, 6, 9]);
-        assert!(below(8, &processes).is_empty());
+        assert!(below(&[8], &processes).is_empty());
+        let mut all = below(&[5, 7, 8], &processes);
+        all.sort_unstable();
+        assert_eq!(all, [4, 6, 8, 9]);
     }
 }

@@ -26,6 +26,8 @@ pub(crate) struct Terms {
     pub(crate) attended: bool,
     /// Its whole tree can be ended.
     pub(crate) herded: bool,
+    /// When the launcher kills that, in milliseconds of the host's monotonic clock; 0 for never.
+    pub(crate) deadline_ms: u64,
     /// Kept for the keepers.
     pub(crate) note: Vec<u8>,
     /// A canary: nobody's session, forgotten soon after its end and never counted.
@@ -70,6 +72,8 @@ pub(super) struct Output {
     /// Whether nobody will read it any more: the output, the errors.
     closed: [bool; 2],
     pub(super) exit: Option<v1::Exit>,
+    /// Whether that was because its time was up.
+    timed_out: bool,
     ended_ms: i64,
     over: bool,
 }
@@ -101,6 +105,7 @@ impl Session {
                 open: parts.outputs.len(),
                 closed: [false; 2],
                 exit: None,
+                timed_out: false,
                 ended_ms: 0,
                 over: false,
             }),
@@ -157,6 +162,7 @@ impl Session {
             terminal: self.terminal,
             started_ms: self.started_ms,
             ended_ms: output.ended_ms,
+            timed_out: output.timed_out,
         }
     }
 
@@ -177,10 +183,11 @@ impl Session {
     }
 
     /// Its process has ended.
-    pub(super) fn end(&self, exit: v1::Exit, now_ms: i64) {
+    pub(super) fn end(&self, exit: v1::Exit, timed_out: bool, now_ms: i64) {
         {
             let mut output = self.output.lock();
             output.exit = Some(exit);
+            output.timed_out = timed_out;
             output.ended_ms = now_ms;
         }
         self.arrived.notify_waiters();

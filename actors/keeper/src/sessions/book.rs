@@ -37,11 +37,9 @@ struct Past {
     ending: v1::Ending,
 }
 
-/// Who may be the cause of a session's end.
+/// Who of the keeper may be the cause of a session's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Blame {
-    /// Its time was up.
-    Timeout,
     /// A client sent this signal.
     Client(i32),
     /// The sandbox is being stopped.
@@ -142,12 +140,12 @@ impl Book {
         }
     }
 
-    /// If it ends now, this was the cause. What was said first about its time or the sandbox's end holds.
+    /// If it ends now, this was the cause. What was said about the sandbox's end holds.
     pub(crate) fn blame(&mut self, session: u64, blame: Blame) {
         if let Some(running) = self.running.get_mut(&session) {
             match running.blame {
                 None | Some(Blame::Client(_)) => running.blame = Some(blame),
-                Some(Blame::Timeout | Blame::Halt) => {}
+                Some(Blame::Halt) => {}
             }
         }
     }
@@ -170,9 +168,10 @@ impl Book {
         if matches!(exit.how, Some(How::Unknown(_)) | None) {
             self.failed += 1;
         }
+        let timed_out = state.is_some_and(|state| state.timed_out);
         let started = state.map_or(0, |state| state.started_ms);
         let ending = v1::Ending {
-            reason: reason(running.blame, &exit).to_owned(),
+            reason: reason(timed_out, running.blame, &exit).to_owned(),
             exit: Some(exit),
             started_ms: if started == 0 {
                 running.note.started_ms
@@ -264,14 +263,16 @@ impl Book {
     }
 }
 
-/// Why a session ended that way.
-fn reason(blame: Option<Blame>, exit: &v1::Exit) -> &'static str {
+/// Why a session ended that way. That its time was up is the launcher's word, who killed it for that.
+fn reason(timed_out: bool, blame: Option<Blame>, exit: &v1::Exit) -> &'static str {
+    if timed_out {
+        return "Timeout";
+    }
     let signal = match exit.how {
         Some(How::Signal(signal)) => Some(signal),
         Some(How::Code(_) | How::Unknown(_)) | None => None,
     };
     match (blame, signal) {
-        (Some(Blame::Timeout), Some(_)) => "Timeout",
         (Some(Blame::Client(sent)), Some(signal)) if sent == signal => "Killed",
         (Some(Blame::Halt), Some(_)) => "Stopped",
         (Some(_) | None, Some(_) | None) => "",

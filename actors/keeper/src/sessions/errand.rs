@@ -3,6 +3,7 @@
 use std::ffi::OsStr;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use holdfast_wire::v1;
 use tonic::Status;
@@ -24,19 +25,14 @@ pub(crate) fn exec(home: &Home, start: v1::ExecStart, now_ms: i64) -> Result<Ord
     if start.arguments.is_empty() {
         return Err(refusal::usage("start a session: no program is named"));
     }
-    let timeout = i64::try_from(start.timeout_ms).unwrap_or(i64::MAX);
     let note = v1::SessionNote {
         kind: "exec".to_owned(),
         arguments: start.arguments.clone(),
         terminal: start.terminal.is_some(),
         started_ms: now_ms,
         request: start.request,
-        deadline_ms: if timeout == 0 {
-            0
-        } else {
-            now_ms.saturating_add(timeout)
-        },
     };
+    let limit = (start.timeout_ms != 0).then(|| Duration::from_millis(start.timeout_ms));
     let program = v1::Program {
         arguments: start.arguments,
         environment: over(&home.environment, start.environment),
@@ -47,6 +43,7 @@ pub(crate) fn exec(home: &Home, start: v1::ExecStart, now_ms: i64) -> Result<Ord
         note,
         terminal: start.terminal,
         attended: true,
+        limit,
     })
 }
 
@@ -67,6 +64,7 @@ pub(crate) fn main(home: &Home, arguments: &[Vec<u8>], request: String, now_ms: 
         },
         terminal: None,
         attended: true,
+        limit: None,
     }
 }
 
@@ -106,6 +104,7 @@ fn builtin(what: v1::builtin::What, kind: &str, arguments: Vec<Vec<u8>>, now_ms:
         },
         terminal: None,
         attended: true,
+        limit: None,
     }
 }
 
@@ -202,30 +201,16 @@ mod tests {
     }
 
     #[test]
-    fn a_time_limit_is_a_date() {
-        let mut asked = start(&["sleep", "9"]);
-        assert_eq!(
-            exec(&home(), asked.clone(), 50)
-                .expect("an order")
-                .note
-                .deadline_ms,
-            0
-        );
+    fn a_time_limit_of_nothing_is_none() {
+        let limit = |millis| {
+            let mut asked = start(&["sleep", "9"]);
+            asked.timeout_ms = millis;
+            exec(&home(), asked, 50).expect("an order").limit
+        };
 
-        asked.timeout_ms = 100;
-        assert_eq!(
-            exec(&home(), asked.clone(), 50)
-                .expect("an order")
-                .note
-                .deadline_ms,
-            150
-        );
-
-        asked.timeout_ms = u64::MAX;
-        assert_eq!(
-            exec(&home(), asked, 50).expect("an order").note.deadline_ms,
-            i64::MAX
-        );
+        assert_eq!(limit(0), None);
+        assert_eq!(limit(100), Some(Duration::from_millis(100)));
+        assert_eq!(limit(u64::MAX), Some(Duration::from_millis(u64::MAX)));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use holdfast_actor::{Child, Class, Clock, Dynamic, Refusal};
+use holdfast_kernel::uptime::uptime;
 use holdfast_wire::{problem, v1};
 use parking_lot::Mutex;
 use prost::Message as _;
@@ -31,7 +32,7 @@ use super::feed::{Feed, Inlet};
 use super::pool::{Pool, Untaken};
 use super::refusal;
 use super::watcher::Watcher;
-use super::withdrawal::ANSWER;
+use super::withdrawal::{ANSWER, Term};
 use crate::health::Event;
 use crate::link::Client;
 use crate::status::Vitals;
@@ -57,8 +58,6 @@ pub(crate) struct Sessions {
 pub(crate) struct Live {
     pub(crate) id: u64,
     pub(crate) started_ms: i64,
-    /// When its tree is killed; 0 for never.
-    pub(super) deadline_ms: i64,
     /// Its own connection to the boundary.
     pub(super) data: Client,
     /// How many clients read it.
@@ -83,6 +82,8 @@ pub(crate) struct Order {
     pub(crate) terminal: Option<v1::TerminalSize>,
     /// A client will read it.
     pub(crate) attended: bool,
+    /// How long it may take, its launch included.
+    pub(crate) limit: Option<Duration>,
 }
 
 /// A session that was asked for.
@@ -153,10 +154,11 @@ impl Sessions {
         if self.book.lock().len() >= MOST_SESSIONS {
             return Err(refusal::too_many(MOST_SESSIONS));
         }
+        let term = Term::from(&order, uptime());
         let (tell, told) = oneshot::channel();
         let sessions = Arc::clone(self);
         let launch = async move {
-            let begun = sessions.launch(order).await;
+            let begun = sessions.launch(order, term).await;
             let live = match &begun {
                 Ok(Begun::Live(seat)) => Some(Arc::clone(seat.live())),
                 Ok(Begun::Earlier(_)) | Err(_) => None,
@@ -178,12 +180,13 @@ impl Sessions {
         told.await.map_err(gone)?
     }
 
-    async fn launch(self: &Arc<Self>, order: Order) -> Result<Begun, Status> {
+    async fn launch(self: &Arc<Self>, order: Order, term: Term) -> Result<Begun, Status> {
         let Order {
             what,
             note,
             terminal,
             attended,
+            limit: _,
         } = order;
         let data = self.connect("start a session").await?;
         let request = v1::LaunchRequest {
@@ -193,9 +196,10 @@ impl Sessions {
             terminal,
             attended,
             herded: true,
-            until_ms: self.until_ms(&note),
+            until_ms: term.until_ms(uptime()),
+            deadline_ms: term.deadline_ms(),
         };
-        let outcome = self.ask_for(request, &note).await?.outcome;
+        let outcome = self.ask_for(request, term, &note).await?.outcome;
         match outcome {
             Some(v1::launch_reply::Outcome::Session(id)) => {
                 if !self.book.lock().enter(id, note.clone()) {
@@ -249,7 +253,6 @@ impl Sessions {
         let live = Arc::new(Live {
             id,
             started_ms: note.started_ms,
-            deadline_ms: note.deadline_ms,
             data,
             clients: watch::Sender::new(0),
             over: watch::Sender::new(None),
@@ -358,11 +361,6 @@ impl Sessions {
             Some(Known::Running) => {}
         }
         self.ask(id, signal, false, Blame::Client(signal)).await
-    }
-
-    /// Kills every process that the session has started: its time is up.
-    pub(super) async fn expire(&self, id: u64) -> Result<(), Status> {
-        self.ask(id, libc::SIGKILL, true, Blame::Timeout).await
     }
 
     /// Kills what its client has left.

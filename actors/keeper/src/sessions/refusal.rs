@@ -19,6 +19,7 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         ("find" | "execute", _) => (Code::PermissionDenied, "ProgramNotExecutable"),
         (DIRECTORY, libc::ENOENT | libc::ENOTDIR) => (Code::NotFound, "DirectoryNotFound"),
         (DIRECTORY, _) => (Code::PermissionDenied, "DirectoryNotReachable"),
+        (IN_TIME, _) => (Code::DeadlineExceeded, "Timeout"),
         (_, libc::EMFILE | libc::ENFILE) => (Code::ResourceExhausted, DESCRIPTORS),
         (_, libc::EAGAIN) => (Code::ResourceExhausted, "ProcessPressure"),
         (_, libc::ENOMEM | libc::ENOBUFS) => (Code::ResourceExhausted, "MemoryPressure"),
@@ -252,6 +253,9 @@ pub(crate) fn usage(message: &str) -> Status {
 
 /// The step before the program is looked for.
 const DIRECTORY: &str = "enter its directory";
+
+/// The launcher's, when the time was up before it could begin.
+const IN_TIME: &str = "begin in time";
 
 const DESCRIPTORS: &str = "DescriptorPressure";
 

@@ -1,4 +1,5 @@
-//! Watches over one session from its start to its end: its time, its clients' input, and its exit when nobody reads it.
+//! Watches over one session from its start to its end: its clients' input, and its exit when nobody reads it. Its time is the
+//! launcher's to watch, who is there as long as it is.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -20,9 +21,6 @@ impl Actor for Watcher {
 
     async fn start(me: &Me<Self::Message>, arguments: Self::Arguments) -> Result<(), Fault> {
         let (sessions, live) = arguments;
-        if live.deadline_ms != 0 {
-            me.spawn(expire(Arc::clone(&sessions), Arc::clone(&live)));
-        }
         me.spawn(carry(me.clone(), Arc::clone(&sessions), Arc::clone(&live)));
         let this = me.clone();
         me.spawn(async move {
@@ -35,19 +33,6 @@ impl Actor for Watcher {
 
     async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
         match never {}
-    }
-}
-
-/// Kills it when its time is up.
-async fn expire(sessions: Arc<Sessions>, live: Arc<Live>) -> Result<(), Fault> {
-    let left = live.deadline_ms.saturating_sub(sessions.now_ms());
-    tokio::time::sleep(Duration::from_millis(u64::try_from(left).unwrap_or(0))).await;
-    loop {
-        if let Err(status) = sessions.expire(live.id).await {
-            tracing::warn!(%status, session = live.id, "kill a session whose time is up");
-        }
-        // What its processes have started meanwhile is killed too.
-        tokio::time::sleep(AGAIN).await;
     }
 }
 
@@ -118,6 +103,3 @@ async fn exit_of(live: &Live) -> Option<(v1::Exit, Option<v1::SessionState>)> {
 
 /// Between two tries to hear of an exit.
 const BACKOFF: Backoff = Backoff::between(Duration::from_millis(20), Duration::from_secs(1));
-
-/// Between two kills of what does not die, or was forked meanwhile.
-const AGAIN: Duration = Duration::from_millis(500);

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1;
 use holdfast_wire::v1::launch_reply::Outcome;
 use tokio::time::timeout;
@@ -18,36 +19,74 @@ use tonic::{Response, Status};
 
 use super::book::Known;
 use super::errand::MAIN;
-use super::lasting::Sessions;
+use super::lasting::{Order, Sessions};
 use super::refusal;
 
-impl Sessions {
-    /// When a launch with this note is void. 0: never.
-    pub(super) fn until_ms(&self, note: &v1::SessionNote) -> i64 {
-        if note.kind == MAIN {
-            return 0;
-        }
-        let answer = i64::try_from(ANSWER.as_millis()).unwrap_or(i64::MAX);
-        let until = self.now_ms().saturating_add(answer);
-        match note.deadline_ms {
-            0 => until,
-            // What begins after its own end is wanted by nobody.
-            deadline => until.min(deadline),
+/// What a launch is good for, by the clock of the host: nobody's change of the date shortens or lengthens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Term {
+    /// It may begin at any time, and run for ever.
+    Unbounded,
+    /// Somebody waits for it to begin, and then it may run for ever.
+    Awaited,
+    /// Somebody waits for it to begin, and then its time is up.
+    Limited { deadline_ms: u64 },
+}
+
+impl Term {
+    /// That of an order that was given at `now`.
+    pub(super) fn from(order: &Order, now: Duration) -> Self {
+        match order.limit {
+            None if order.note.kind == MAIN => Self::Unbounded,
+            None => Self::Awaited,
+            Some(limit) => Self::Limited {
+                deadline_ms: millis(now.saturating_add(limit)),
+            },
         }
     }
 
+    /// When the launch is void if it is asked for at `now`. 0: never.
+    pub(super) fn until_ms(self, now: Duration) -> u64 {
+        let until = millis(now.saturating_add(ANSWER));
+        match self {
+            Self::Unbounded => 0,
+            Self::Awaited => until,
+            // What begins after its own end is wanted by nobody.
+            Self::Limited { deadline_ms } => until.min(deadline_ms),
+        }
+    }
+
+    /// When the session's time is up. 0: never.
+    pub(super) fn deadline_ms(self) -> u64 {
+        match self {
+            Self::Unbounded | Self::Awaited => 0,
+            Self::Limited { deadline_ms } => deadline_ms,
+        }
+    }
+
+    fn is_over(self, now: Duration) -> bool {
+        match self {
+            Self::Unbounded | Self::Awaited => false,
+            Self::Limited { deadline_ms } => deadline_ms <= millis(now),
+        }
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
+impl Sessions {
     /// Asks for a launch, no longer than it is good for.
     pub(super) async fn ask_for(
         self: &Arc<Self>,
         request: v1::LaunchRequest,
+        term: Term,
         note: &v1::SessionNote,
     ) -> Result<v1::LaunchReply, Status> {
         let left = match request.until_ms {
             0 => Duration::MAX,
-            until => {
-                let left = until.saturating_sub(self.now_ms());
-                Duration::from_millis(u64::try_from(left).unwrap_or_default())
-            }
+            until => Duration::from_millis(until).saturating_sub(uptime()),
         };
         let mut control = self.control.clone();
         let mut answer = Box::pin(async move { control.launch(request).await });
@@ -55,8 +94,7 @@ impl Sessions {
             let (sessions, late) = (Arc::clone(self), note.clone());
             let late = async move { sessions.withdraw(answer.await, late).await };
             self.launches.spawn_on(late, &self.home);
-            let overdue = note.deadline_ms != 0 && self.now_ms() >= note.deadline_ms;
-            return Err(if overdue {
+            return Err(if term.is_over(uptime()) {
                 refusal::overdue(WITHDRAWN)
             } else {
                 refusal::silent("start a session", WITHDRAWN)
@@ -105,3 +143,46 @@ const AGAIN: Duration = Duration::from_millis(500);
 
 /// What becomes of a launch that was not answered.
 const WITHDRAWN: &str = "the session is withdrawn and will not run";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn term(kind: &str, limit: Option<u64>) -> Term {
+        let order = Order {
+            what: v1::launch_request::What::Program(v1::Program::default()),
+            note: v1::SessionNote {
+                kind: kind.to_owned(),
+                ..v1::SessionNote::default()
+            },
+            terminal: None,
+            attended: true,
+            limit: limit.map(Duration::from_millis),
+        };
+        Term::from(&order, AT)
+    }
+
+    #[test]
+    fn a_launch_is_void_when_nobody_waits_for_it_or_its_time_is_up() {
+        let void = |kind, limit| term(kind, limit).until_ms(AT);
+
+        assert_eq!(void("main", None), 0);
+        assert_eq!(void("exec", None), 60_000);
+        assert_eq!(void("exec", Some(700)), 50_700);
+        assert_eq!(void("exec", Some(20_000)), 60_000);
+        assert_eq!(void("exec", Some(u64::MAX)), 60_000);
+    }
+
+    #[test]
+    fn a_limit_counts_from_the_order() {
+        assert_eq!(term("exec", None).deadline_ms(), 0);
+        assert_eq!(term("exec", Some(700)).deadline_ms(), 50_700);
+        assert_eq!(term("exec", Some(u64::MAX)).deadline_ms(), u64::MAX);
+        assert!(!term("exec", Some(1)).is_over(AT));
+        assert!(term("exec", Some(1)).is_over(AT + Duration::from_millis(1)));
+        assert!(!term("main", None).is_over(Duration::MAX));
+    }
+
+    /// When the order is given.
+    const AT: Duration = Duration::from_secs(50);
+}

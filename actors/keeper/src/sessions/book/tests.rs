@@ -47,19 +47,35 @@ fn an_end_is_entered_once_and_told_again() {
 #[test]
 fn the_reason_is_who_ended_it_and_not_who_tried() {
     assert_eq!(ended(&[], signal(9)), "");
-    assert_eq!(ended(&[Blame::Timeout], signal(9)), "Timeout");
-    assert_eq!(ended(&[Blame::Timeout], code(0)), "");
     assert_eq!(ended(&[Blame::Client(9)], signal(9)), "Killed");
     assert_eq!(ended(&[Blame::Client(15)], signal(11)), "");
     assert_eq!(
-        ended(&[Blame::Client(15), Blame::Timeout], signal(9)),
-        "Timeout"
-    );
-    assert_eq!(
-        ended(&[Blame::Timeout, Blame::Client(9)], signal(9)),
-        "Timeout"
+        ended(&[Blame::Halt, Blame::Client(9)], signal(9)),
+        "Stopped"
     );
     assert_eq!(ended(&[Blame::Halt], signal(15)), "Stopped");
+}
+
+/// That a limit ended it is the launcher's word, whatever a keeper knows of it.
+#[test]
+fn a_limit_is_the_reason_when_the_launcher_says_so() {
+    let ended = |blame: Option<Blame>| {
+        let mut book = Book::default();
+        book.enter(1, note(""));
+        if let Some(blame) = blame {
+            book.blame(1, blame);
+        }
+        let state = v1::SessionState {
+            timed_out: true,
+            ..v1::SessionState::default()
+        };
+        let ending = book.end(1, signal(9), Some(&state), 9);
+        ending.expect("entered").reason
+    };
+
+    assert_eq!(ended(None), "Timeout");
+    assert_eq!(ended(Some(Blame::Client(9))), "Timeout");
+    assert_eq!(ended(Some(Blame::Halt)), "Timeout");
 }
 
 /// EX-18: what is kept of sessions is bounded, however many there were.
@@ -104,6 +120,10 @@ fn a_new_keeper_knows_what_the_old_one_knew() {
             state(1, Some(code(2)), b"one"),
             state(2, None, b"two"),
             state(3, None, b""),
+            v1::SessionState {
+                timed_out: true,
+                ..state(4, Some(signal(9)), b"four")
+            },
         ],
         total: 40,
         ..v1::AttachReply::default()
@@ -115,10 +135,12 @@ fn a_new_keeper_knows_what_the_old_one_knew() {
     let rows = book.rows(&attached.sessions);
     assert_eq!(
         rows.iter().map(|row| row.session).collect::<Vec<_>>(),
-        [1, 2]
+        [1, 4, 2]
     );
     let ending = rows[0].ending.as_ref().expect("over");
     assert_eq!((ending.ended_ms, ending.stdout_bytes), (8, 7));
+    let late = rows[1].ending.as_ref().expect("over");
+    assert_eq!(late.reason, "Timeout");
     assert_eq!(
         book.counts(),
         v1::SessionCounts {
