@@ -16,10 +16,10 @@ use holdfast_kernel::handoff::door::Door;
 use holdfast_kernel::handoff::{Socket, peer};
 use holdfast_kernel::ready::Ready;
 use holdfast_policy::OnLinkLoss;
-use holdfast_wire::MOST_BYTES;
 use holdfast_wire::v1;
 use holdfast_wire::v1::boundary_server::BoundaryServer;
 use holdfast_wire::v1::handoff::Kind;
+use holdfast_wire::{FRAME, MOST_BYTES};
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
@@ -152,6 +152,7 @@ impl Host {
             ports,
         };
         let server = tonic::transport::Server::builder()
+            .max_frame_size(FRAME)
             .add_service(
                 BoundaryServer::new(service)
                     .max_decoding_message_size(MOST_BYTES)

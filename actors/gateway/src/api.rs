@@ -111,7 +111,8 @@ async fn serve(
     let mut server = Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
-        .max_concurrent_streams(MOST_STREAMS);
+        .max_concurrent_streams(MOST_STREAMS)
+        .max_frame_size(holdfast_wire::FRAME);
     if let Some(tls) = tls {
         server = server
             .tls_config(tls)

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use holdfast_wire::FRAME;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint};
@@ -24,7 +25,7 @@ pub(crate) fn lazily(path: PathBuf) -> Channel {
 }
 
 fn endpoint() -> Endpoint {
-    Endpoint::from_static("http://keeper")
+    Endpoint::from_static("http://keeper").max_frame_size(FRAME)
 }
 
 async fn connect(path: Arc<Path>) -> io::Result<TokioIo<UnixStream>> {

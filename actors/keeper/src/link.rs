@@ -26,11 +26,11 @@ use holdfast_clock::every;
 use holdfast_kernel::descriptors::both_noted;
 use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
-use holdfast_wire::MOST_BYTES;
 use holdfast_wire::handshake::VERSION;
 use holdfast_wire::v1::boundary_client::BoundaryClient;
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, Handoff};
+use holdfast_wire::{FRAME, MOST_BYTES};
 use hyper_util::rt::TokioIo;
 use prost::Message;
 use tokio::net::UnixStream;
@@ -111,6 +111,7 @@ impl Dialler {
         let channel = Endpoint::from_static("http://boundary")
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(WINDOW)
+            .max_frame_size(FRAME)
             .connect_with_connector(connector)
             .await?;
         Ok(BoundaryClient::new(channel)

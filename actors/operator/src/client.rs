@@ -153,6 +153,7 @@ async fn connect(address: &Address, config: &Config) -> Result<Channel, Unasked>
     Endpoint::from_static("http://gateway")
         .initial_stream_window_size(WINDOW)
         .initial_connection_window_size(WINDOW)
+        .max_frame_size(holdfast_wire::FRAME)
         .connect_with_connector(connector)
         .await
         .map_err(|error| Unasked::BrokenOff(unreachable(address, &deepest(&error))))

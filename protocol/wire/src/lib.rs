@@ -16,6 +16,9 @@ pub const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descrip
 /// The largest message of the link, in bytes, at both of its ends: a program with its arguments and environment.
 pub const MOST_BYTES: usize = 16 << 20;
 
+/// The largest HTTP/2 frame, in bytes, wherever a session's bytes pass: a chunk of 64 KiB takes one write and not five.
+pub const FRAME: u32 = 128 << 10;
+
 /// How long a keeper's report holds at the gateway: one comes at each change and at least every half of this.
 pub const LEASE: std::time::Duration = std::time::Duration::from_millis(1_800);
 

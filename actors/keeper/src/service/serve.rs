@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_clock::every;
-use holdfast_wire::MOST_BYTES;
 use holdfast_wire::v1::keeper_server::KeeperServer;
+use holdfast_wire::{FRAME, MOST_BYTES};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 use tokio_stream::wrappers::ReceiverStream;
@@ -52,6 +52,7 @@ impl Actor for Server {
         let mut leave = closing.subscribe();
         me.spawn(async move {
             tonic::transport::Server::builder()
+                .max_frame_size(FRAME)
                 .add_service(
                     KeeperServer::new(service)
                         .max_decoding_message_size(MOST_BYTES)

@@ -110,7 +110,12 @@ impl Remote {
             .identity(ours);
         let uri = format!("https://{}", self.authority);
         Endpoint::from_shared(uri)
-            .and_then(|endpoint| endpoint.connect_timeout(super::ANSWER).tls_config(tls))
+            .and_then(|endpoint| {
+                endpoint
+                    .connect_timeout(super::ANSWER)
+                    .max_frame_size(holdfast_wire::FRAME)
+                    .tls_config(tls)
+            })
             .map_err(|error| {
                 let message = format!("reach tcp:{}", self.authority);
                 Failure::caused(Kind::Usage, message, &error)
