@@ -186,8 +186,8 @@ pub struct Health {
     back: [Moment; Kind::ALL.len()],
     /// What the canaries say, for the conditions on their way.
     proofs: [Option<Proof>; Kind::ALL.len()],
-    /// When the last canary was sent.
-    sent: Option<Moment>,
+    /// When the last canary was over.
+    walked: Option<Moment>,
     /// Since when nothing is missing but a canary.
     whole: Option<Moment>,
     keeper: Option<(Sample, Moment)>,
@@ -230,7 +230,7 @@ impl Health {
             restarts: BTreeMap::new(),
             back: [now; Kind::ALL.len()],
             proofs: Default::default(),
-            sent: None,
+            walked: None,
             whole: None,
             keeper: None,
             boundary: None,
@@ -337,11 +337,11 @@ impl Health {
     /// A canary proves every condition that it has met, and disproves the one that it has not.
     fn hear_canary(&mut self, walked: Walked) {
         let Walked { began, ended, fell } = walked;
-        // News of an older one than the last is late.
-        if self.sent.is_some_and(|sent| sent > began) {
+        // One goes after the other: one that began before the last was over is late news, and mends nothing that fell.
+        if self.walked.is_some_and(|over| over > began) {
             return;
         }
-        self.sent = Some(began);
+        self.walked = Some(ended);
         for kind in Kind::WAY {
             let failed = fell.as_ref().filter(|(at, _)| *at == kind);
             let over = failed.is_some();

@@ -158,7 +158,7 @@ impl Health {
                     failed,
                 });
                 // A canary that is on its way was started before this.
-                self.sent = Some(now);
+                self.walked = Some(now);
                 true
             }
             Want::Nothing => true,
