@@ -86,6 +86,26 @@ impl Rotating {
         Ok(byte != *b"\n")
     }
 
+    /// Cuts off what stands behind the last whole line.
+    pub(crate) fn cut_half_line(&mut self) -> io::Result<()> {
+        let file = File::open(&self.path)?;
+        let length = file.metadata()?.len();
+        let from = length.saturating_sub(MOST_HALF);
+        let mut tail = vec![0; usize::try_from(length - from).unwrap_or_default()];
+        file.read_exact_at(&mut tail, from)?;
+        let whole = match tail.iter().rposition(|byte| *byte == b'\n') {
+            Some(last) => from + last as u64 + 1,
+            None if from == 0 => 0,
+            None => return Err(io::ErrorKind::InvalidData.into()),
+        };
+        // Another writer may have finished it meanwhile.
+        if whole < length {
+            self.file.set_len(whole)?;
+        }
+        self.length = whole;
+        Ok(())
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
@@ -155,6 +175,9 @@ fn append(path: &Path) -> io::Result<File> {
         .mode(0o600)
         .open(path)
 }
+
+/// How far back the end of the last whole line is looked for: a record is far shorter.
+const MOST_HALF: u64 = 1 << 20;
 
 /// How long a log of the runtime grows before it is put aside.
 pub const MOST_LOGGED: u64 = 4 << 20;

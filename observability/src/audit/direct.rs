@@ -33,10 +33,7 @@ impl Direct {
 
     /// Writes the record, before it a word about those that are missing, if any are.
     pub(super) fn write(&mut self, record: &Record, missing: u64) -> io::Result<()> {
-        self.text.clear();
-        if self.torn {
-            self.text.push(b'\n');
-        }
+        self.begin();
         say_missing(&mut self.text, missing);
         say(&mut self.text, record);
         let result = self.file.write_at_once(&self.text);
@@ -49,14 +46,20 @@ impl Direct {
 
     /// Writes a word about records that are missing.
     pub(super) fn say_missing(&mut self, missing: u64) -> io::Result<()> {
-        self.text.clear();
-        if self.torn {
-            self.text.push(b'\n');
-        }
+        self.begin();
         say_missing(&mut self.text, missing);
         let result = self.file.write_at_once(&self.text);
         self.torn = result.is_err();
         result
+    }
+
+    /// Nothing to write yet, behind a whole line. Half a record was never answered by a verdict, and is no record: it goes, unless
+    /// the file is somebody else's.
+    fn begin(&mut self) {
+        self.text.clear();
+        if self.torn && !(self.is_bounded() && self.file.cut_half_line().is_ok()) {
+            self.text.push(b'\n');
+        }
     }
 
     /// Once in a while.
