@@ -165,11 +165,10 @@ fn after_the_death_of_any_of_our_processes_nothing_is_left() {
             let pids: Vec<i32> = witness.processes.iter().copied().collect();
             kill(Pid::from_raw(pids[victim]), Signal::SIGKILL).expect("kill it");
             let done = run.finish();
-            assert!(
-                ![Some(0), None].contains(&done.code()),
-                "it says that it failed: {done}"
-            );
-            assert!(!done.stderr.is_empty(), "and why: {done}");
+            done.exited(125);
+            let why = "the boundary died, and everything inside with it";
+            assert!(done.stderr.contains(why), "it says why: {done}");
+            assert!(!done.stderr.contains("h2"), "and in words: {done}");
             witness.nothing_is_left(&area);
         }
     }

@@ -28,12 +28,13 @@ impl Keeper {
     pub async fn start(arguments: &Arguments, approach: Approach) -> Result<Self, Unbuilt> {
         let works = Works::take(arguments, FIRST_REVISION, approach).await?;
         let mut tree = Tree::new(tree::attended::keeper());
+        let held = works.held();
         let launcher = Launcher {
             control: works.control.clone(),
             dialler: works.dialler.clone(),
             sessions: tree.dynamic("keeper/sessions"),
+            link: held.link.clone(),
         };
-        let held = works.held();
         let (standing, desk, seed) = (works.standing.clone(), Arc::clone(&works.desk), works.seed);
         works.bind(&mut tree)?;
         let observer = |change: &Change| tracing::debug!(?change, "supervision");

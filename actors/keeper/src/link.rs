@@ -385,7 +385,7 @@ pub const PATIENCE: Duration = Duration::from_millis(1200);
 /// How long a process that has closed its sockets may take to be seen to end.
 const DYING: Duration = Duration::from_millis(200);
 
-const ENDED: &str = "the boundary has ended";
+pub(crate) const ENDED: &str = "the boundary has ended";
 const LET_GO: &str = "the boundary has let go of this keeper: another one has taken over";
 
 /// A boundary that is tied to this process and silent for so long is given up.

@@ -6,12 +6,13 @@ use holdfast_kernel::terminal::Size;
 use holdfast_wire::v1;
 use holdfast_wire::v1::output::Kind;
 use parking_lot::Mutex;
+use std::error::Error as _;
 use std::sync::Arc;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::link::{Client, Dialler};
+use crate::link::{Client, Dialler, ENDED, Standing, State};
 
 pub(crate) mod attend;
 pub(crate) mod book;
@@ -101,6 +102,8 @@ pub(crate) struct Launcher {
     pub(crate) control: Client,
     pub(crate) dialler: Dialler,
     pub(crate) sessions: Dynamic,
+    /// Says why sessions are lost.
+    pub(crate) link: watch::Receiver<State>,
 }
 
 impl Launcher {
@@ -127,7 +130,7 @@ impl Launcher {
         let data = data.map_err(|fault| link(fault.to_string()))?;
         match launched.outcome {
             Some(v1::launch_reply::Outcome::Session(id)) => {
-                let (session, part) = Part::new(id, control, data);
+                let (session, part) = Part::new(id, control, data, self.link.clone());
                 let child = Child::temporary(&id.to_string());
                 let arguments = Arc::new(Mutex::new(Some(part)));
                 let added = self.sessions.add::<SessionActor>(child, arguments).await;
@@ -156,11 +159,41 @@ pub(crate) struct Part {
     output: mpsc::Sender<Bytes>,
     errors: mpsc::Sender<Bytes>,
     asked: mpsc::Receiver<Control>,
-    exit: oneshot::Sender<Exit>,
+    exit: Teller,
+}
+
+/// Tells how the session ended. It may fall with the link before it has heard that the link is lost: then it tells that.
+struct Teller {
+    exit: Option<oneshot::Sender<Exit>>,
+    link: watch::Receiver<State>,
+}
+
+impl Teller {
+    fn tell(mut self, told: Exit) {
+        if let Some(exit) = self.exit.take() {
+            // Whoever does not want to know any more is no failure.
+            let _ = exit.send(told);
+        }
+    }
+}
+
+impl Drop for Teller {
+    fn drop(&mut self) {
+        let (exit, standing) = (self.exit.take(), self.link.borrow().standing.clone());
+        if let (Some(exit), Standing::Over { why, .. }) = (exit, standing) {
+            let why = if why == ENDED { LOST.to_owned() } else { why };
+            let _ = exit.send(Exit::Unknown(why));
+        }
+    }
 }
 
 impl Part {
-    fn new(id: u64, control: Client, data: Client) -> (Session, Self) {
+    fn new(
+        id: u64,
+        control: Client,
+        data: Client,
+        link: watch::Receiver<State>,
+    ) -> (Session, Self) {
         let (stdin, input) = mpsc::channel(DEPTH);
         let (output, stdout) = mpsc::channel(DEPTH);
         let (errors, stderr) = mpsc::channel(DEPTH);
@@ -183,7 +216,10 @@ impl Part {
                 output,
                 errors,
                 asked,
-                exit: tell,
+                exit: Teller {
+                    exit: Some(tell),
+                    link,
+                },
             },
         )
     }
@@ -213,8 +249,7 @@ impl Actor for SessionActor {
         let this = me.clone();
         me.spawn(async move {
             let told = read(id, data, control, [output, errors]).await;
-            // Whoever does not want to know any more is no failure.
-            let _ = exit.send(told);
+            exit.tell(told);
             this.end();
             Ok(())
         });
@@ -286,9 +321,6 @@ async fn read(
     control: Client,
     outputs: [mpsc::Sender<Bytes>; 2],
 ) -> Exit {
-    let lost = |status: tonic::Status| {
-        Exit::Unknown(format!("the boundary is lost: {}", status.message()))
-    };
     let mut stream = match data
         .read(v1::ReadRequest {
             session: id,
@@ -297,7 +329,7 @@ async fn read(
         .await
     {
         Ok(reply) => reply.into_inner(),
-        Err(status) => return lost(status),
+        Err(status) => return lost(&status),
     };
     let mut outputs = outputs.map(Some);
     loop {
@@ -326,9 +358,18 @@ async fn read(
             }
             Ok(Some(Kind::Exit(exit))) => return exit_of(exit),
             Ok(None) => return Exit::Unknown("the boundary did not say".to_owned()),
-            Err(status) => return lost(status),
+            Err(status) => return lost(&status),
         }
     }
+}
+
+/// Nobody says how it ended. A connection that broke is the end of a boundary that served nobody else, and everything
+/// inside ends with it; how the connection broke is nothing that anybody could use.
+fn lost(status: &tonic::Status) -> Exit {
+    Exit::Unknown(match status.source() {
+        Some(_broken) => LOST.to_owned(),
+        None => format!("the boundary does not tell: {}", status.message()),
+    })
 }
 
 fn exit_of(exit: v1::Exit) -> Exit {
@@ -352,3 +393,57 @@ fn wire_size(size: Size) -> v1::TerminalSize {
 
 /// How many pieces of a stream wait for their reader.
 const DEPTH: usize = 16;
+
+const LOST: &str = "the boundary died, and everything inside with it";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use holdfast_actor::Clock;
+
+    fn told(status: &tonic::Status) -> String {
+        let Exit::Unknown(why) = lost(status) else {
+            panic!("nobody knows how it ended");
+        };
+        why
+    }
+
+    #[test]
+    fn a_connection_that_broke_is_the_end_of_the_boundary_and_not_a_matter_of_its_protocol() {
+        let broken: Box<dyn std::error::Error + Send + Sync> = "h2 protocol error".into();
+        let broken = tonic::Status::from_error(broken);
+        let refused = tonic::Status::not_found("no session 3");
+
+        assert_eq!(told(&broken), LOST);
+        assert_eq!(told(&refused), "the boundary does not tell: no session 3");
+    }
+
+    #[test]
+    fn a_session_that_falls_with_the_link_tells_that_the_link_is_lost() {
+        let now = Clock::tokio().now();
+        let (state, link) = watch::channel(State::fresh(1, String::new(), 0, now));
+        let mut exits = [ENDED, "the boundary does not answer"].map(|why| {
+            let (tell, exit) = oneshot::channel();
+            let teller = Teller {
+                exit: Some(tell),
+                link: link.clone(),
+            };
+            state.send_modify(|state| {
+                state.standing = Standing::Over {
+                    since: now,
+                    why: why.to_owned(),
+                }
+            });
+            drop(teller);
+            exit
+        });
+
+        let heard = exits
+            .each_mut()
+            .map(|exit| exit.try_recv().expect("is told"));
+
+        let [ended, silent] = heard;
+        assert!(matches!(ended, Exit::Unknown(why) if why == LOST));
+        assert!(matches!(silent, Exit::Unknown(why) if why.ends_with("does not answer")));
+    }
+}
