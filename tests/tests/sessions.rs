@@ -56,6 +56,7 @@ fn a_missing_program_is_127_and_one_that_cannot_run_is_126() {
                 done.stderr.contains(program),
                 "it names the program: {done}"
             );
+            assert!(!done.stderr.contains("os error"), "once: {done}");
             assert_eq!(done.text(), "", "{done}");
         }
     }

@@ -24,6 +24,7 @@ use std::time::Duration;
 
 use holdfast_actor::{Backoff, Moment, Seed};
 use holdfast_wire::LEASE;
+use holdfast_wire::words::unnumbered;
 
 mod end;
 pub(crate) mod pace;
@@ -462,7 +463,7 @@ impl Why {
     pub(crate) fn new(reason: &str, message: impl Into<String>) -> Self {
         Self {
             reason: reason.to_owned(),
-            message: message.into(),
+            message: unnumbered(&message.into()),
         }
     }
 }

@@ -15,6 +15,7 @@ use std::time::{Duration, SystemTime};
 
 use holdfast_actor::{Clock, Moment};
 use holdfast_wire::v1;
+use holdfast_wire::words::unnumbered;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
@@ -337,7 +338,7 @@ fn write_report(status: &mut v1::Status, report: &Report, anchor: Anchor) {
     }
     status.set_phase(report.phase.into());
     report.reason.clone_into(&mut status.reason);
-    report.message.clone_into(&mut status.message);
+    status.message = unnumbered(&report.message);
     status.since_ms = anchor.date(report.since);
 }
 
@@ -346,7 +347,7 @@ fn write_condition(condition: &Condition, anchor: Anchor) -> v1::Condition {
         r#type: v1::ConditionType::from(condition.kind).into(),
         status: v1::Truth::from(condition.status).into(),
         reason: condition.reason.to_owned(),
-        message: condition.message.clone(),
+        message: unnumbered(&condition.message),
         since_ms: anchor.date(condition.since),
         observed_ms: anchor.date(condition.observed),
     }

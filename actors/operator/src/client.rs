@@ -16,13 +16,14 @@ use std::time::Duration;
 use holdfast_wire::handshake::{VERSION, Version};
 use holdfast_wire::v1;
 use holdfast_wire::v1::gateway_client::GatewayClient;
+use holdfast_wire::words::unnumbered;
 use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 use tonic::transport::{Channel, Endpoint};
 
 use crate::config::Config;
-use crate::failure::{Failure, Kind, unnumbered};
+use crate::failure::{Failure, Kind};
 use crate::session::signals::Ends;
 use address::Address;
 

@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 use holdfast_wire::v1;
+use holdfast_wire::words::unnumbered;
 use serde_json::{Value, json};
 
 /// A command that ended without its result.
@@ -74,7 +75,7 @@ impl Failure {
         Self {
             kind,
             lines: Vec::new(),
-            message: message.into(),
+            message: unnumbered(&message.into()),
             hint: None,
             details: json!({}),
             told: None,
@@ -94,6 +95,7 @@ impl Failure {
 
     /// The same with particulars for people, a line each.
     pub(crate) fn lines(mut self, lines: impl IntoIterator<Item = String>) -> Self {
+        let lines = lines.into_iter().map(|line| unnumbered(&line));
         self.lines.extend(lines);
         self
     }
@@ -282,18 +284,7 @@ fn chain(error: &dyn Error) -> String {
         let _infallible = write!(text, ": {error}");
         cause = error.source();
     }
-    unnumbered(&text)
-}
-
-/// A sentence without the numbers of errnos, which say the same once more.
-pub(crate) fn unnumbered(message: &str) -> String {
-    let mut plain = String::new();
-    let mut rest = message;
-    while let Some((before, after)) = rest.split_once(" (os error ") {
-        plain.push_str(before);
-        rest = after.split_once(')').map_or("", |(_number, after)| after);
-    }
-    plain + rest
+    text
 }
 
 const SIGPIPE: i32 = 13;
@@ -302,13 +293,19 @@ const SIGPIPE: i32 = 13;
 mod tests {
     use super::*;
 
+    /// However an error of the system came into a sentence.
     #[test]
-    fn numbers_of_errnos_are_left_out() {
-        assert_eq!(
-            unnumbered("find x: no (os error 2), or so"),
-            "find x: no, or so"
-        );
-        assert_eq!(unnumbered("a (os error"), "a (os error");
+    fn no_sentence_has_the_number_of_an_errno() {
+        let missing = io::Error::from_raw_os_error(2);
+
+        let told = Failure::new(Kind::Internal, format!("execute x: {missing}"));
+        let caused = Failure::caused(Kind::Internal, "open x", &missing);
+        let particular = Failure::new(Kind::Internal, "y").lines([format!("read x: {missing}")]);
+
+        for failure in [told, caused, particular] {
+            let text = failure.text(false);
+            assert!(text.contains("x: No such file or directory\n"), "{text}");
+        }
     }
 
     #[test]

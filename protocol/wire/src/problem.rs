@@ -4,9 +4,11 @@ use prost::Message;
 use tonic::{Code, Status};
 
 use crate::v1::Problem;
+use crate::words::unnumbered;
 
 /// An error of a service: its code, a sentence for people, and the problem for programs.
 pub fn status(code: Code, message: impl Into<String>, problem: &Problem) -> Status {
+    let message = unnumbered(&message.into());
     Status::with_details(code, message, problem.encode_to_vec().into())
 }
 

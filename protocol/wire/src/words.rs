@@ -39,6 +39,17 @@ pub fn truth(truth: Truth) -> &'static str {
     }
 }
 
+/// A sentence without the numbers of errnos, which say the same once more.
+pub fn unnumbered(message: &str) -> String {
+    let mut plain = String::new();
+    let mut rest = message;
+    while let Some((before, after)) = rest.split_once(" (os error ") {
+        plain.push_str(before);
+        rest = after.split_once(')').map_or("", |(_number, after)| after);
+    }
+    plain + rest
+}
+
 /// The conditions, in the order in which they are told.
 pub const CONDITIONS: [ConditionType; 8] = [
     ConditionType::ConfinementVerified,
@@ -50,3 +61,17 @@ pub const CONDITIONS: [ConditionType; 8] = [
     ConditionType::DescriptorsAvailable,
     ConditionType::PolicyCurrent,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_errnos_are_left_out() {
+        assert_eq!(
+            unnumbered("find x: no (os error 2), or so"),
+            "find x: no, or so"
+        );
+        assert_eq!(unnumbered("a (os error"), "a (os error");
+    }
+}

@@ -4,7 +4,7 @@ use holdfast_wire::problem;
 use serde_json::{Map, Value};
 use tonic::{Code, Status};
 
-use crate::failure::{Failure, Kind, unnumbered};
+use crate::failure::{Failure, Kind};
 
 /// An error of the gateway as a failure of this command.
 pub(crate) fn refused(status: &Status) -> Failure {
@@ -38,7 +38,7 @@ pub(crate) fn refused(status: &Status) -> Failure {
             details.insert(name, value.into());
         }
     }
-    let failure = Failure::new(kind, unnumbered(status.message()))
+    let failure = Failure::new(kind, status.message())
         .details(Value::Object(details))
         .told(code, &problem.reason, retry);
     match hint.or_else(|| usual_hint(&problem.reason).map(str::to_owned)) {

@@ -31,7 +31,7 @@ use crate::cli::OnLinkLoss;
 use crate::cli::sandboxes::{Create, Goal, Restart};
 use crate::client::{self, Client, is_lost, refused};
 use crate::config::Config;
-use crate::failure::{Failure, Kind, unnumbered};
+use crate::failure::{Failure, Kind};
 use crate::output;
 use crate::policy::source;
 use crate::run::environment;
@@ -189,7 +189,7 @@ fn unstarted(name: &str, status: &v1::Status) -> Option<Failure> {
         Some(How::Unknown(why)) => why.as_str(),
         Some(How::Code(_) | How::Signal(_)) | None => &status.message,
     };
-    let message = format!("start the main process of {name}: {}", unnumbered(why));
+    let message = format!("start the main process of {name}: {why}");
     Some(Failure::new(kind, message))
 }
 

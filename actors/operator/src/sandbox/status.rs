@@ -7,12 +7,13 @@ use std::process::ExitCode;
 use holdfast_wire::v1;
 use holdfast_wire::v1::Truth;
 use holdfast_wire::v1::exit::How;
+use holdfast_wire::words::unnumbered;
 
 use super::{document, request, words};
 use crate::cli::sandboxes::Status;
 use crate::client::{self, Client, refused};
 use crate::config::Config;
-use crate::failure::{Failure, Kind, unnumbered};
+use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
 use crate::table::{self, Table, fitting, one_line};
 use crate::times::{age, now_ms, rfc3339};

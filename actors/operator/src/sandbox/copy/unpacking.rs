@@ -10,10 +10,11 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, FileTypeExt as _};
 use std::path::{Path, PathBuf};
 
+use holdfast_wire::words::unnumbered;
 use uuid::Uuid;
 
 use super::{Reader, failed};
-use crate::failure::{Failure, Kind, unnumbered};
+use crate::failure::{Failure, Kind};
 
 /// Whether something can be put there, before anybody is asked.
 pub(super) fn check(destination: &Path) -> Result<(), Failure> {
