@@ -232,6 +232,12 @@ fn the_time_limit_is_124_and_its_document_says_so() {
         let host = Host::new(&area);
         host.ready("qa", "");
 
+        let waited = host.said("wait qa --for stopped --timeout 300ms");
+        code(&waited, 124);
+        assert!(
+            waited.stderr.trim_end().ends_with(": it is Ready"),
+            "{waited}"
+        );
         let late = host.exec("qa --timeout 300ms", &["sleep", "300"]).finish();
         code(&late, 124);
         assert!(late.stderr.contains("timed out after 300ms"), "{late}");

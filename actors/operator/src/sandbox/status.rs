@@ -216,7 +216,7 @@ fn processes(status: &v1::Status) -> Vec<(&'static str, String)> {
 /// Home, and nothing below: the picture is drawn again.
 const CLEAR: &str = "\x1b[H\x1b[2J";
 
-/// Whether every condition holds; used where a sandbox is waited for.
+/// Why it is where it is, for whoever waits for it to be elsewhere; nothing of one whose conditions all hold.
 pub(super) fn first_false(status: &v1::Status) -> String {
     let failing = status
         .conditions
@@ -229,7 +229,8 @@ pub(super) fn first_false(status: &v1::Status) -> String {
             let because = words::because(&condition.reason, &condition.message);
             format!("{name} is {}: {because}", words::truth(condition.status()))
         }
-        None => "nothing was reported yet".to_owned(),
+        None if status.conditions.is_empty() => "nothing was reported yet".to_owned(),
+        None => String::new(),
     }
 }
 

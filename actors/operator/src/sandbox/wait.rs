@@ -126,12 +126,7 @@ pub(super) fn judge(status: &v1::Status, goal: Goal) -> Standing {
     match phase {
         Phase::Failed | Phase::Stopped | Phase::Deleting => {
             let because = words::because(&status.reason, &status.message);
-            let because = if because.is_empty() {
-                because
-            } else {
-                format!(" ({because})")
-            };
-            Standing::Never(format!("it is {}{because}", words::phase(phase)))
+            Standing::Never(stands(phase, &because))
         }
         Phase::Unspecified | Phase::Pending | Phase::Ready | Phase::Degraded => Standing::Elsewhere,
     }
@@ -140,19 +135,23 @@ pub(super) fn judge(status: &v1::Status, goal: Goal) -> Standing {
 fn late(name: &str, goal: Goal, limit: Duration, last: Option<&v1::Status>) -> Failure {
     let stands = last.map_or_else(
         || "nothing was heard of it".to_owned(),
-        |last| {
-            format!(
-                "it is {} ({})",
-                words::phase(last.phase()),
-                status::first_false(last)
-            )
-        },
+        |last| stands(last.phase(), &status::first_false(last)),
     );
     let message = format!(
         "wait for {name} to be {}: timed out after {limit:?}: {stands}",
         word(goal)
     );
     Failure::new(Kind::TimedOut, message)
+}
+
+/// Where it is, and why if there is a why.
+fn stands(phase: Phase, because: &str) -> String {
+    let phase = words::phase(phase);
+    if because.is_empty() {
+        format!("it is {phase}")
+    } else {
+        format!("it is {phase} ({because})")
+    }
 }
 
 fn word(goal: Goal) -> &'static str {
@@ -190,6 +189,51 @@ mod tests {
         }
         assert_eq!(standing(Phase::Ready, Goal::Ready), Standing::Reached);
         assert_eq!(standing(Phase::Failed, Goal::Failed), Standing::Reached);
+    }
+
+    #[test]
+    fn one_that_did_not_get_there_in_time_is_told_with_where_it_is_and_why() {
+        let condition = |truth: v1::Truth, reason: &str| v1::Condition {
+            status: truth.into(),
+            reason: reason.into(),
+            r#type: v1::ConditionType::ProxyServing.into(),
+            ..v1::Condition::default()
+        };
+        let told = |phase: Phase, reason: &str, conditions: Vec<v1::Condition>| {
+            let status = v1::Status {
+                phase: phase.into(),
+                reason: reason.into(),
+                conditions,
+                ..v1::Status::default()
+            };
+            late("qa", Goal::Stopped, Duration::from_secs(1), Some(&status))
+        };
+
+        for (failure, stands) in [
+            (
+                told(Phase::Ready, "", vec![condition(v1::Truth::True, "")]),
+                "it is Ready",
+            ),
+            (
+                told(Phase::Degraded, "LinkLost", Vec::new()),
+                "it is Degraded (LinkLost)",
+            ),
+            (
+                told(
+                    Phase::Pending,
+                    "",
+                    vec![condition(v1::Truth::Unknown, "CanaryStale")],
+                ),
+                "it is Pending (ProxyServing is Unknown: CanaryStale)",
+            ),
+            (
+                told(Phase::Pending, "", Vec::new()),
+                "it is Pending (nothing was reported yet)",
+            ),
+        ] {
+            let whole = format!("wait for qa to be stopped: timed out after 1s: {stands}");
+            assert_eq!(failure.message(), whole);
+        }
     }
 
     #[test]
