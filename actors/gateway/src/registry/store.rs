@@ -7,7 +7,7 @@
 //! The database trusts nothing after an error of its file and refuses all that follows. What is on disk is whole, so it is
 //! opened anew: when there is room again, nobody has to end the gateway for it.
 
-use std::fs::OpenOptions;
+use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -183,32 +183,59 @@ impl Store {
 }
 
 fn open(path: &Path) -> Result<Database, Unopened> {
+    if fs::metadata(path).is_ok_and(|found| found.len() > 0) {
+        return open_at(path, path);
+    }
+    // It gets its name when it is whole: one whose making was cut off, by a full disk or a kill, would be a damaged one for
+    // ever.
+    let making = path.with_extension("redb.new");
+    let _was_not_there = fs::remove_file(&making);
+    let made = open_at(&making, path).and_then(|database| {
+        let named = fs::rename(&making, path).and_then(|()| sync_directory_of(path));
+        named
+            .map(|()| database)
+            .map_err(|source| unopened(path, source))
+    });
+    if made.is_err() {
+        let _was_not_there = fs::remove_file(&making);
+    }
+    made
+}
+
+fn sync_directory_of(path: &Path) -> io::Result<()> {
+    path.parent()
+        .map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
+fn unopened(path: &Path, source: io::Error) -> Unopened {
+    Unopened::File {
+        path: path.to_owned(),
+        source,
+    }
+}
+
+/// Opens the database in the file `at`, or makes it there; `path` is what it is called.
+fn open_at(at: &Path, path: &Path) -> Result<Database, Unopened> {
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(0o600)
-        .open(path);
+        .open(at);
     // Made here for its mode; the database opens it by itself.
-    file.map_err(|source| Unopened::File {
-        path: path.to_owned(),
-        source,
-    })?;
+    file.map_err(|source| unopened(path, source))?;
     let damaged = |why: String| Unopened::Damaged {
         path: path.to_owned(),
         why,
     };
     // A full disk is no damage. What the database says of its pages bears no number of the kernel's.
     let unread = |source: io::Error| match source.raw_os_error() {
-        Some(_) => Unopened::File {
-            path: path.to_owned(),
-            source,
-        },
+        Some(_) => unopened(path, source),
         None => damaged(source.to_string()),
     };
     // Pages that are no pages are found by a panic, too.
-    let opened = std::panic::catch_unwind(|| Database::create(path));
+    let opened = std::panic::catch_unwind(|| Database::create(at));
     let database = match opened {
         Ok(Ok(database)) => database,
         Ok(Err(DatabaseError::DatabaseAlreadyOpen)) => {
@@ -272,7 +299,6 @@ const POLICIES: TableDefinition<'_, (&str, u64), &[u8]> = TableDefinition::new("
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
     use std::sync::Arc;
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -370,6 +396,23 @@ mod tests {
         assert_eq!(store.rows(), Ok(vec![row("a")]));
         store.put(&row("b"), None).expect("put");
         assert_eq!(store.rows(), Ok(vec![row("a"), row("b")]));
+    }
+
+    /// One that was killed while it made its registry leaves half of one.
+    #[test]
+    fn what_was_never_made_to_the_end_is_made_anew() {
+        let base = tempfile::tempdir().expect("a directory");
+        let path = base.path().join("registry.redb");
+        fs::write(&path, "").expect("written");
+        fs::write(path.with_extension("redb.new"), [0; 8192]).expect("written");
+
+        let store = Store::open(&path).expect("made");
+        store.put(&row("a"), None).expect("put");
+        drop(store);
+
+        let store = Store::open(&path).expect("opened");
+        assert_eq!(store.rows(), Ok(vec![row("a")]));
+        assert_eq!(fs::read_dir(base.path()).expect("read").count(), 1);
     }
 
     #[test]
