@@ -36,7 +36,7 @@ pub enum Misplaced {
         source: io::Error,
     },
     /// It is somebody else's.
-    #[error("use {}: it belongs to uid {owner}; name a directory of your own with --state-dir or --runtime-dir", path.display())]
+    #[error("use {}: it belongs to uid {owner}; name a directory of your own with HOLDFAST_STATE_DIR or HOLDFAST_RUNTIME_DIR", path.display())]
     Foreign {
         /// Which.
         path: PathBuf,
@@ -44,7 +44,7 @@ pub enum Misplaced {
         owner: u32,
     },
     /// Others may write to it.
-    #[error("use {path}: others may write to it; `chmod go-w {path}`, or name another with --state-dir or --runtime-dir", path = .0.display())]
+    #[error("use {path}: others may write to it; `chmod go-w {path}`, or name another with HOLDFAST_STATE_DIR or HOLDFAST_RUNTIME_DIR", path = .0.display())]
     Open(PathBuf),
     /// It is no directory.
     #[error("use {}: it is no directory", .0.display())]

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::path::Path;
 use std::process::ExitCode;
 
 use holdfast_wire::v1;
@@ -271,6 +272,26 @@ impl Kind {
     }
 }
 
+/// What to do about a directory of ours that the system does not let us write to; `None`: nothing that helps in general.
+pub(crate) fn remedy(cause: &(dyn Error + 'static), directory: &Path) -> Option<String> {
+    use io::ErrorKind::{PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull};
+    let mut causes = std::iter::successors(Some(cause), |&error| error.source());
+    let kind = causes.find_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()))?;
+    let directory = directory.display();
+    let elsewhere = "HOLDFAST_STATE_DIR and HOLDFAST_RUNTIME_DIR name others";
+    if matches!(kind, StorageFull | QuotaExceeded) {
+        Some(format!(
+            "make room in the file system of {directory} (`df -h {directory}`, `df -i` for the number of files); {elsewhere}"
+        ))
+    } else if matches!(kind, ReadOnlyFilesystem | PermissionDenied) {
+        Some(format!(
+            "{directory} has to be one that you can write to; {elsewhere}"
+        ))
+    } else {
+        None
+    }
+}
+
 /// `128+N`, the code of one whom signal N ended.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(u8::MAX, |number| number.saturating_add(128))
@@ -306,6 +327,20 @@ mod tests {
             let text = failure.text(false);
             assert!(text.contains("x: No such file or directory\n"), "{text}");
         }
+    }
+
+    #[test]
+    fn a_directory_without_room_and_one_that_is_not_ours_have_a_remedy() {
+        let advice = |kind: io::ErrorKind| remedy(&io::Error::from(kind), Path::new("/s"));
+
+        let full = advice(io::ErrorKind::StorageFull).expect("is told");
+        assert!(
+            full.contains("make room in the file system of /s"),
+            "{full}"
+        );
+        let barred = advice(io::ErrorKind::ReadOnlyFilesystem).expect("is told");
+        assert!(barred.starts_with("/s has to be"), "{barred}");
+        assert_eq!(advice(io::ErrorKind::NotFound), None);
     }
 
     #[test]

@@ -2,19 +2,21 @@
 
 use std::error::Error;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
 use clap::Args;
-use holdfast_gateway::{Gateway, News, Places, Settings, Tls, Unstarted, notify};
+use holdfast_gateway::{
+    Gateway, Misplaced, News, Places, Settings, Tls, Unopened, Unstarted, Untaken, notify,
+};
 use holdfast_kernel::signals::Signals;
 use holdfast_kernel::{descriptors, execute};
 use holdfast_observability as observability;
 use holdfast_observability::{Journal, Level};
 
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, remedy};
 
 /// What `holdfast gateway` can be told.
 #[derive(Debug, Args)]
@@ -115,9 +117,10 @@ pub(crate) fn gateway(
 async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure> {
     let mut ends = Signals::listen(&[libc::SIGTERM, libc::SIGINT])
         .map_err(|error| Failure::caused(Kind::Internal, "hear signals", &error))?;
+    let places = settings.places.clone();
     let gateway = Gateway::start(settings)
         .await
-        .map_err(|unstarted| failed(&unstarted))?;
+        .map_err(|unstarted| failed(&unstarted, &places))?;
     for socket in gateway.sockets() {
         tracing::info!(
             pid = std::process::id(),
@@ -204,7 +207,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
     })
 }
 
-fn failed(unstarted: &Unstarted) -> Failure {
+fn failed(unstarted: &Unstarted, places: &Places) -> Failure {
     let kind = match unstarted {
         Unstarted::Unprotected(_) | Unstarted::Exposed(_) => Kind::Usage,
         Unstarted::Misplaced(_)
@@ -214,10 +217,33 @@ fn failed(unstarted: &Unstarted) -> Failure {
         | Unstarted::Unread { .. }
         | Unstarted::Unfit(_) => Kind::Internal,
     };
-    match unstarted.source() {
-        Some(cause) => Failure::caused(kind, unstarted.to_string(), cause),
-        None => Failure::new(kind, unstarted.to_string()),
+    let Some(cause) = unstarted.source() else {
+        return Failure::new(kind, unstarted.to_string());
+    };
+    let failure = Failure::caused(kind, unstarted.to_string(), cause);
+    match place(unstarted, places).and_then(|place| remedy(cause, place)) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
     }
+}
+
+/// The directory that the failure is about, if it is one of ours.
+fn place<'a>(unstarted: &Unstarted, places: &'a Places) -> Option<&'a Path> {
+    let path = match unstarted {
+        Unstarted::Misplaced(Misplaced::Unmade { path, .. })
+        | Unstarted::Untaken(Untaken::Unlockable { path, .. })
+        | Unstarted::Unopened(Unopened::File { path, .. }) => path,
+        Unstarted::Unbound { place, .. } => Path::new(place.strip_prefix("unix:")?),
+        Unstarted::Misplaced(_)
+        | Unstarted::Untaken(_)
+        | Unstarted::Unopened(_)
+        | Unstarted::Unread { .. }
+        | Unstarted::Unprotected(_)
+        | Unstarted::Exposed(_)
+        | Unstarted::Unfit(_) => return None,
+    };
+    let ours = [places.state.as_path(), places.runtime.as_path()];
+    ours.into_iter().find(|place| path.starts_with(place))
 }
 
 /// Tells the service manager, if there is one.

@@ -30,13 +30,16 @@ fn main() -> ExitCode {
 
 fn command() -> ExitCode {
     let config = Config::read();
+    let mut document = cli::wants_json(&config.arguments);
     let (outcome, quiet) = match cli::parse(&config.arguments) {
         Ok(Some(cli)) => {
             let quiet = cli.quiet;
+            // Whoever started it in the background reads its stdout.
+            document |= cli.own_session;
             (cli::dispatch(cli, &config), quiet)
         }
         Ok(None) => (Ok(ExitCode::SUCCESS), false),
         Err(failure) => (Err(failure), false),
     };
-    outcome.unwrap_or_else(|failure| failure.tell(cli::wants_json(&config.arguments), quiet))
+    outcome.unwrap_or_else(|failure| failure.tell(document, quiet))
 }

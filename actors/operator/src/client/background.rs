@@ -3,21 +3,25 @@
 //! Whoever gets the lock starts it and holds the lock until it listens; the others find it listening when they get the
 //! lock. One that is just ending is waited for. The gateway is in a session of its own: neither our terminal nor our end
 //! reaches it.
+//!
+//! One that does not come up tells why on its stdout, as a document, and on its stderr, which is its log. The first needs
+//! no room on any disk.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::{DirBuilderExt as _, FileExt as _, OpenOptionsExt as _};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use nix::fcntl::{Flock, FlockArg};
+use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::time::{sleep, timeout};
 
 use super::internal;
 use crate::config::Config;
-use crate::failure::{Failure, Kind};
+use crate::failure::{Failure, Kind, remedy};
 
 /// Starts a gateway unless one has come up meanwhile; answers the first connection to it.
 pub(super) async fn start(config: &Config, socket: &Path) -> Result<UnixStream, Failure> {
@@ -25,7 +29,7 @@ pub(super) async fn start(config: &Config, socket: &Path) -> Result<UnixStream, 
     for directory in [&runtime, &state] {
         private(directory)?;
     }
-    let _alone = lock(&state.join("gateway.start")).await?;
+    let _alone = lock(&state).await?;
     if let Ok(stream) = UnixStream::connect(socket).await {
         return Ok(stream);
     }
@@ -36,19 +40,27 @@ pub(super) async fn start(config: &Config, socket: &Path) -> Result<UnixStream, 
     // It lets go of its state right after; somebody who serves elsewhere does not.
     let _free = timeout(RIGHT_AFTER, gone(&state.join("gateway.lock"), socket)).await;
     let path = state.join("gateway.log");
-    let (log, begin) = log(&path).map_err(|error| {
-        Failure::caused(Kind::Unreadable, format!("open {}", path.display()), &error)
-    })?;
+    let (log, begin) = log(&path).map_err(|error| unusable(&path, &state, &error))?;
     let mut gateway = spawn(config, &log).map_err(|error| internal("start the gateway", &error))?;
     match timeout(LONGEST, listening(socket, &mut gateway)).await {
         Ok(Ok(stream)) => Ok(stream),
-        Ok(Err(ended)) => Err(failed(&ended, &last_words(&log, begin), &path)),
+        Ok(Err(ended)) => Err(failed(
+            &ended,
+            &document(gateway),
+            &last_words(&log, begin),
+            &path,
+        )),
         Err(_late) => {
             // One that does not listen by now must not be in the way of the next attempt.
             let _gone = gateway.kill();
             let _reaped = gateway.wait();
             let waited = format!("it does not listen after {LONGEST:?}");
-            Err(failed(&waited, &last_words(&log, begin), &path))
+            Err(failed(
+                &waited,
+                &document(gateway),
+                &last_words(&log, begin),
+                &path,
+            ))
         }
     }
 }
@@ -63,7 +75,9 @@ fn private(directory: &Path) -> Result<(), Failure> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
             let message = format!("start the gateway: make {}", directory.display());
             Err(Failure::caused(Kind::Unreadable, message, &error).hint(
-                "name directories that you can write to: HOLDFAST_RUNTIME_DIR, HOLDFAST_STATE_DIR",
+                remedy(&error, directory).unwrap_or_else(|| {
+                    "name directories that you can write to: HOLDFAST_RUNTIME_DIR, HOLDFAST_STATE_DIR".to_owned()
+                }),
             ))
         }
         Ok(()) | Err(_) => Ok(()),
@@ -71,7 +85,8 @@ fn private(directory: &Path) -> Result<(), Failure> {
 }
 
 /// Waits its turn without holding up the runtime.
-async fn lock(path: &Path) -> Result<Flock<File>, Failure> {
+async fn lock(state: &Path) -> Result<Flock<File>, Failure> {
+    let path = &state.join("gateway.start");
     let opened = OpenOptions::new()
         .create(true)
         .truncate(false)
@@ -79,9 +94,7 @@ async fn lock(path: &Path) -> Result<Flock<File>, Failure> {
         .mode(0o600)
         .custom_flags(libc::O_NOFOLLOW)
         .open(path);
-    let mut file = opened.map_err(|error| {
-        Failure::caused(Kind::Unreadable, format!("open {}", path.display()), &error)
-    })?;
+    let mut file = opened.map_err(|error| unusable(path, state, &error))?;
     loop {
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(lock) => return Ok(lock),
@@ -134,7 +147,7 @@ fn spawn(config: &Config, log: &File) -> io::Result<Child> {
         // It serves whoever comes: the directory where the first one stood is not its own.
         .current_dir("/")
         .stdin(Stdio::null())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(log.try_clone()?);
     command.spawn()
 }
@@ -168,26 +181,45 @@ fn last_words(log: &File, begin: u64) -> String {
     String::from_utf8_lossy(&said).into_owned()
 }
 
+/// The failure that a gateway which has ended told as a document; nothing of one that told none.
+fn document(gateway: Child) -> String {
+    let mut said = String::new();
+    if let Some(stdout) = gateway.stdout {
+        // It has ended, so there is an end to what it said; what is cut off is no document.
+        let _whole = stdout.take(MOST_WORDS).read_to_string(&mut said);
+    }
+    said
+}
+
 /// Its failure as it told it, with its own hint; of one that told none, how it ended and the last line it logged.
-fn failed(how: &str, said: &str, log: &Path) -> Failure {
-    let mut lines = said.lines().filter(|line| !line.trim().is_empty()).rev();
-    let mut hint = None;
-    let mut last = None;
-    let reason = lines.find_map(|line| {
-        if let Some(told) = line.trim_start().strip_prefix("hint: ") {
-            hint.get_or_insert(told);
-        }
-        last.get_or_insert(line);
-        line.strip_prefix("holdfast: ")
-    });
-    let message = match (reason, last) {
+fn failed(how: &str, document: &str, said: &str, log: &Path) -> Failure {
+    let document: Value = serde_json::from_str(document).unwrap_or_default();
+    let told = |pointer| document.pointer(pointer).and_then(Value::as_str);
+    let last = said.lines().rfind(|line| !line.trim().is_empty());
+    let message = match (told("/error/message"), last) {
         (Some(reason), _) => format!("start the gateway: {reason}"),
         (None, Some(last)) => format!("start the gateway: {how}: {last}"),
         (None, None) => format!("start the gateway: {how}, and it logged nothing"),
     };
-    let own = hint.filter(|_| reason.is_some());
-    let own = own.map_or_else(String::new, |hint| format!("{hint}; "));
-    Failure::new(Kind::Unreachable, message).hint(format!("{own}its log is {}", log.display()))
+    let log = last.map(|_| format!("its log is {}", log.display()));
+    let hints = [told("/error/details/hint").map(str::to_owned), log];
+    let hints: Vec<String> = hints.into_iter().flatten().collect();
+    let failure = Failure::new(Kind::Unreachable, message);
+    if hints.is_empty() {
+        failure
+    } else {
+        failure.hint(hints.join("; "))
+    }
+}
+
+/// A file of the state directory that cannot be had.
+fn unusable(path: &Path, state: &Path, error: &io::Error) -> Failure {
+    let message = format!("start the gateway: open {}", path.display());
+    let failure = Failure::caused(Kind::Unreadable, message, error);
+    match remedy(error, state) {
+        Some(hint) => failure.hint(hint),
+        None => failure,
+    }
 }
 
 /// How long a gateway may take until it listens.
@@ -210,8 +242,9 @@ mod tests {
 
     use super::*;
 
-    fn text(said: &str) -> (String, String) {
-        let failure = failed("it ended with exit status: 125", said, Path::new("/l"));
+    fn text(document: &str, said: &str) -> (String, String) {
+        let how = "it ended with exit status: 125";
+        let failure = failed(how, document, said, Path::new("/l"));
         let hint = failure.document()["error"]["details"]["hint"].clone();
         let hint = hint.as_str().unwrap_or_default().to_owned();
         (failure.message().to_owned(), hint)
@@ -219,23 +252,28 @@ mod tests {
 
     #[test]
     fn what_the_gateway_told_is_the_reason_and_its_hint_ours() {
-        let said =
-            "12:00 INFO serving\nholdfast: use /s: it is open to others\n  hint: chmod 700 /s\n";
+        let told = Failure::new(Kind::Internal, "use /s: it is open to others")
+            .hint("chmod 700 /s")
+            .document()
+            .to_string();
 
-        let (message, hint) = text(said);
+        let (message, hint) = text(&told, "12:00 INFO serving\n");
+        let (without_room, only_its_own) = text(&told, "");
 
         assert_eq!(message, "start the gateway: use /s: it is open to others");
         assert_eq!(hint, "chmod 700 /s; its log is /l");
+        assert_eq!(without_room, message);
+        assert_eq!(only_its_own, "chmod 700 /s");
     }
 
     #[test]
     fn one_that_told_nothing_is_told_by_its_end_once() {
-        let (silent, hint) = text("");
-        let (panicked, _) = text("thread 'main' panicked\nat the disco\n\n");
+        let (silent, hint) = text("", "");
+        let (panicked, _) = text("{\"err", "thread 'main' panicked\nat the disco\n\n");
 
         let ended = "start the gateway: it ended with exit status: 125";
         assert_eq!(silent, format!("{ended}, and it logged nothing"));
-        assert!(!hint.contains("125"), "{hint}");
+        assert_eq!(hint, "");
         assert_eq!(panicked, format!("{ended}: at the disco"));
     }
 
