@@ -46,7 +46,7 @@ pub(crate) enum Message {
     /// Want this policy from now on, if the fence that stands lets it. The parsed one is to compare; with none it is let.
     Revise(
         Revision,
-        Option<Box<Policy>>,
+        Option<Arc<Policy>>,
         Reply<Result<Revising, Refused>>,
     ),
     /// A policy was refused: the one before is wanted again, and this one is none any more.

@@ -49,8 +49,8 @@ impl Limits {
     }
 
     /// Whether the time of anybody is up.
-    pub(super) fn are_due(&self, now: Duration) -> bool {
-        self.order.first().is_some_and(|(due, _)| *due <= now)
+    pub(super) fn are_due(&self, now: impl FnOnce() -> Duration) -> bool {
+        self.order.first().is_some_and(|(due, _)| *due <= now())
     }
 
     /// How long nothing is due.
@@ -86,6 +86,7 @@ mod tests {
         limits.set(Pid::from_raw(5), at(10));
         limits.lift(Pid::from_raw(5));
 
+        assert!(!limits.are_due(|| unreachable!("nothing is due")));
         let forever = limits.wait(|| unreachable!("nothing is due"));
         assert_eq!(forever, PollTimeout::NONE);
     }

@@ -97,13 +97,12 @@ impl Processes {
 
     /// Kills every process of those whose time is up.
     pub(super) fn keep_limits(&mut self, launcher: &Launcher<'_>) {
-        let now = uptime();
-        if !self.limits.are_due(now) {
+        if !self.limits.are_due(uptime) {
             return;
         }
         // Who has ended by itself is not killed for its limit.
         self.hear_shepherds(launcher);
-        let up = self.limits.pass(now);
+        let up = self.limits.pass(uptime());
         for shepherd in &up {
             if let Some(herd) = self.herds.get_mut(shepherd) {
                 herd.overdue = true;

@@ -11,6 +11,7 @@
 //!
 //! What is told holds: a revision that is kept is what the next keeper begins with, so that no failure says otherwise.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_policy::Policy;
@@ -54,7 +55,7 @@ pub(super) async fn policy(entry: &Entry, asked: v1::SetPolicyRequest) -> Answer
 
 /// Has it kept, once no keeper is just beginning with the one before, and unless it is of another fence than stands.
 async fn keep(entry: &Entry, revision: &Revision, policy: Policy) -> Result<Revised, Status> {
-    let mut compared = Some(Box::new(policy));
+    let mut compared = Some(Arc::new(policy));
     let asking = async {
         loop {
             let (wanted, policy) = (revision.clone(), compared.clone());

@@ -9,6 +9,8 @@
 //!
 //! So what is wanted while a fence stands is of that fence, and the next keeper may begin with it.
 
+use std::sync::Arc;
+
 use holdfast_actor::{Fault, Me};
 use holdfast_policy::Policy;
 
@@ -45,7 +47,7 @@ impl State {
         &mut self,
         me: &Me<Message>,
         revision: Revision,
-        policy: Option<Box<Policy>>,
+        policy: Option<Arc<Policy>>,
     ) -> Result<Result<Revising, Refused>, Fault> {
         // What is being deleted, or is, must not come into the registry again.
         if self.removed || self.life.deletes() {
