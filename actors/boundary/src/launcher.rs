@@ -28,7 +28,6 @@ use holdfast_kernel::privilege::{
     Capabilities, become_user, bound_to, keep_only, no_new_privileges, set_dumpable,
 };
 use holdfast_kernel::title::retitle;
-use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::{self, FromLauncher};
 use nix::errno::Errno;
@@ -173,7 +172,7 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         ];
         let starting = processes.starting.values();
         wanted.extend(starting.map(|one| PollFd::new(one.report.as_fd(), PollFlags::POLLIN)));
-        match poll(&mut wanted, processes.limits.wait(uptime)) {
+        match poll(&mut wanted, processes.wait()) {
             Ok(_) | Err(Errno::EINTR) => {}
             Err(_) => return 125,
         }
@@ -198,9 +197,7 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
             processes.reap(launcher);
         }
         processes.keep_limits(launcher);
-        if ready[0] {
-            processes.outbox.flush(&launcher.boundary);
-        }
+        processes.outbox.flush(&launcher.boundary);
         if !asked.is_empty() && !processes.answer(launcher) {
             return 0;
         }

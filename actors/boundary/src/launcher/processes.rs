@@ -17,6 +17,7 @@ use holdfast_kernel::{Called, Error};
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::to_launcher::Kind as Asked;
 use holdfast_wire::v1::{self, ToLauncher};
+use nix::poll::PollTimeout;
 use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -93,6 +94,15 @@ impl Processes {
     fn forget(&mut self, pid: Pid) -> Option<Herd> {
         self.limits.lift(pid);
         self.herds.remove(&pid)
+    }
+
+    /// How long nothing is due.
+    pub(super) fn wait(&self) -> PollTimeout {
+        [self.limits.wait(uptime), self.outbox.wait()]
+            .into_iter()
+            .filter(PollTimeout::is_some)
+            .min()
+            .unwrap_or(PollTimeout::NONE)
     }
 
     /// Kills every process of those whose time is up.
