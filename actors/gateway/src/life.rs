@@ -123,6 +123,8 @@ pub(crate) enum Word {
 pub(crate) enum Found {
     /// A generation that ran; `gone` is why it is over if nothing of it lives.
     Running { gone: Why },
+    /// One that was wanted, and nothing more came of it.
+    Unbegun,
     /// One that has ended in good order.
     Over(End),
     /// One that was being ended.
@@ -244,6 +246,11 @@ impl Life {
         let commands = match found {
             Found::Ending(after) => life.end(after, now, now),
             Found::Over(end) => life.ended(end, now),
+            // As new: it is begun yet.
+            Found::Unbegun => {
+                life.generation -= 1;
+                Vec::new()
+            }
             Found::Running { .. } if alive.keeper => {
                 life.stage = Stage::Adopting { until: now + LEASE };
                 Vec::new()

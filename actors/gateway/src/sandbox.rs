@@ -119,18 +119,8 @@ impl Actor for Sandbox {
     async fn start(me: &Me<Message>, arguments: Arguments) -> Result<State, Fault> {
         let posted = Arc::clone(&arguments.posted);
         let found = find(me, arguments).await;
-        let state = found.inspect_err(|fault| {
-            // What the life before this one said holds no more.
-            posted.send_if_modified(|posted| {
-                let status =
-                    standing::unobserved(&posted.status, &fault.to_string(), clock::wall_ms());
-                let told = status.is_some();
-                if let Some(status) = status {
-                    posted.status = Arc::new(status);
-                }
-                told
-            });
-        })?;
+        // What the life before this one said holds no more.
+        let state = found.inspect_err(|fault| unobserved(&posted, fault))?;
         // What comes after this is heard, and what came before is in the first status.
         watch_shortage(me, state.arguments.host.shortage.watch());
         state.publish(me.now());
@@ -179,6 +169,18 @@ fn watch_shortage(me: &Me<Message>, mut shortage: watch::Receiver<Option<Short>>
             this.after(Duration::ZERO, Message::Shortage);
         }
         Ok(())
+    });
+}
+
+/// Tells everybody that nobody knows how it stands.
+fn unobserved(posted: &watch::Sender<Posted>, fault: &Fault) {
+    posted.send_if_modified(|posted| {
+        let status = standing::unobserved(&posted.status, &fault.to_string(), clock::wall_ms());
+        let told = status.is_some();
+        if let Some(status) = status {
+            posted.status = Arc::new(status);
+        }
+        told
     });
 }
 
@@ -321,6 +323,8 @@ impl State {
             self.publish(me.now());
         }
         loop {
+            self.renew()?;
+            // Before anything is done: the next gateway must not give the same epoch to another keeper.
             self.persist().await?;
             if self.commands.is_empty() {
                 break;
@@ -339,7 +343,9 @@ impl State {
 
     async fn persist(&mut self) -> Result<(), Fault> {
         if self.note() {
-            self.arguments.host.ledger.put(&self.row, None).await?;
+            let put = self.arguments.host.ledger.put(&self.row, None).await;
+            put.map_err(Fault::from)
+                .inspect_err(|fault| unobserved(&self.arguments.posted, fault))?;
             self.stored.clone_from(&self.row);
         }
         Ok(())

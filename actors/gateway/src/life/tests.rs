@@ -235,6 +235,22 @@ fn what_ended_in_good_order_without_a_gateway_is_no_loss() {
 }
 
 #[test]
+fn a_generation_that_was_wanted_and_did_not_begin_begins_yet() {
+    let now = Moment::ORIGIN;
+    let life = Life {
+        generation: 3,
+        epoch: 1,
+        ..life(Restart::Never)
+    };
+
+    let (mut life, commands) = life.adopted(Alive::default(), Found::Unbegun, now);
+
+    assert!(commands.is_empty());
+    assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
+    assert_eq!((life.generation, life.epoch), (3, 1));
+}
+
+#[test]
 fn the_end_of_the_main_process_follows_the_restart_policy() {
     for (policy, success, begins) in [
         (Restart::Never, false, false),

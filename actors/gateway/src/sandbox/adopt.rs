@@ -5,9 +5,9 @@ use std::io;
 use holdfast_actor::{Me, Moment};
 use holdfast_wire::v1;
 
-use super::ground::{self, Ground};
+use super::ground::Ground;
 use super::{Arguments, Message, State};
-use crate::life::{After, Alive, Found, Life, Restart, Stage, Why};
+use crate::life::{After, Alive, End, Found, Life, Restart, Stage, Why};
 use crate::processes::Watched;
 use crate::registry::row::{self, Kind, Process, Row};
 
@@ -78,6 +78,30 @@ fn after(row: &Row, why: Why, now: Moment) -> After {
     }
 }
 
+/// Whether there was a keeper of a generation of which none is found.
+#[derive(Debug, PartialEq, Eq)]
+enum Begun {
+    /// None was given what it needs.
+    No,
+    /// One was started, or just not: it has not written itself down.
+    Perhaps,
+    Yes,
+}
+
+impl Begun {
+    fn of(row: &Row, ground: &Ground) -> io::Result<Self> {
+        Ok(if row.keeper.is_some() || row.boundary.is_some() {
+            Self::Yes
+        } else if ground.generation() != Some(row.generation) {
+            Self::No
+        } else if ground.keeper()?.is_some() {
+            Self::Yes
+        } else {
+            Self::Perhaps
+        })
+    }
+}
+
 impl State {
     /// What is left of a generation that ran.
     fn found(&mut self) -> io::Result<(Alive, Found)> {
@@ -85,20 +109,22 @@ impl State {
         if same_boot {
             self.find()?;
         }
-        let alive = Alive {
+        let mut alive = Alive {
             keeper: self.keeper.is_some(),
             boundary: self.boundary.is_some(),
         };
-        // It may have ended in good order while no gateway was there.
-        let last = if same_boot && alive == Alive::default() {
-            self.ground.last()
-        } else {
-            None
-        };
-        let over = ground::ended_well(last.as_ref());
-        if let Some(last) = last {
-            self.row.main.clone_from(&last.main);
-            self.last = Some(last);
+        let mut end = None;
+        if same_boot && alive == Alive::default() {
+            match Begun::of(&self.row, &self.ground)? {
+                Begun::No => return Ok((alive, Found::Unbegun)),
+                Begun::Perhaps => {
+                    alive = Alive {
+                        keeper: true,
+                        boundary: true,
+                    };
+                }
+                Begun::Yes => end = self.ended(),
+            }
         }
         let gone = if same_boot {
             "the sandbox died while no gateway was there"
@@ -108,7 +134,17 @@ impl State {
         let died = Found::Running {
             gone: Why::new("BoundaryLost", gone),
         };
-        Ok((alive, over.map_or(died, Found::Over)))
+        Ok((alive, end.map_or(died, Found::Over)))
+    }
+
+    /// How the sandbox ended while no gateway was there, if its keeper had the time to say so.
+    fn ended(&mut self) -> Option<End> {
+        let end = self.ground.end(None, false);
+        if let Some(last) = self.ground.last() {
+            self.row.main.clone_from(&last.main);
+            self.last = Some(last);
+        }
+        (!matches!(end, End::Crashed { .. })).then_some(end)
     }
 
     /// Looks for the processes that the registry knows of.
@@ -177,5 +213,45 @@ impl State {
         row.keeper = Self::process(self.keeper.as_ref());
         row.boundary = Self::process(self.boundary.as_ref());
         !self.removed && self.row != self.stored
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use holdfast_wire::shared::KEEPER_PID;
+
+    use super::*;
+
+    #[test]
+    fn a_generation_has_begun_when_a_keeper_was_given_what_it_needs() {
+        let base = tempfile::tempdir().expect("a directory");
+        let ground = Ground(base.path().join("01J"));
+        let begun = |row: &Row| Begun::of(row, &ground).expect("read");
+        let mut row = Row {
+            generation: 2,
+            ..Row::default()
+        };
+
+        assert_eq!(begun(&row), Begun::No, "nothing is there");
+        let prepare = |generation| {
+            let spec = v1::Spec {
+                generation,
+                epoch: 1,
+                ..v1::Spec::default()
+            };
+            ground.prepare(&spec).expect("prepared");
+        };
+        prepare(1);
+        assert_eq!(begun(&row), Begun::No, "what is there is the last one's");
+        prepare(2);
+        assert_eq!(begun(&row), Begun::Perhaps);
+        fs::write(ground.0.join(KEEPER_PID), "7 7\n").expect("written");
+        assert_eq!(begun(&row), Begun::Yes);
+
+        fs::remove_dir_all(&ground.0).expect("removed");
+        row.boundary = Some(Process { pid: 7, start: 7 });
+        assert_eq!(begun(&row), Begun::Yes, "somebody removed its directory");
     }
 }

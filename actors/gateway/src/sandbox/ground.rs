@@ -44,6 +44,12 @@ impl Ground {
         matches!(self.0.try_exists(), Ok(false))
     }
 
+    /// The generation whose keeper was given what it needs.
+    pub(crate) fn generation(&self) -> Option<u64> {
+        let spec = v1::Spec::decode(&*fs::read(self.0.join(SPEC)).ok()?).ok()?;
+        Some(spec.generation)
+    }
+
     /// What the keeper said last, when it had the time.
     pub(crate) fn last(&self) -> Option<v1::Status> {
         v1::Status::decode(&*fs::read(self.0.join(LAST)).ok()?).ok()

@@ -16,6 +16,19 @@ use crate::refused::Refused;
 use crate::{dial, roster};
 
 impl State {
+    /// A generation that is about to begin has nothing of the one before.
+    pub(super) fn renew(&mut self) -> io::Result<()> {
+        if self.life.epoch == 1 && self.commands.contains(&Command::Spawn) {
+            self.last = None;
+            self.boundary = None;
+            self.row.main = None;
+            self.row.token = ground::token()?;
+            let boot = self.arguments.host.processes.boot();
+            boot.clone_into(&mut self.row.boot);
+        }
+        Ok(())
+    }
+
     pub(super) async fn obey(&mut self, me: &Me<Message>, command: Command) -> Result<(), Fault> {
         tracing::debug!(sandbox = self.row.name(), ?command, "life");
         match command {
@@ -55,15 +68,6 @@ impl State {
 
     async fn spawn(&mut self, me: &Me<Message>) -> Result<(), Fault> {
         let host = self.arguments.host.clone();
-        if self.life.epoch == 1 {
-            self.last = None;
-            self.boundary = None;
-            self.row.main = None;
-            self.row.token = ground::token()?;
-            host.processes.boot().clone_into(&mut self.row.boot);
-        }
-        // On disk before the process is there: the next gateway must not give the same epoch to another one.
-        self.persist().await?;
         let revision = host.ledger.revision(&self.row.id, self.row.policy).await?;
         let state = host.places.sandbox_state(&self.row.id);
         let spec = v1::Spec {
