@@ -143,6 +143,43 @@ fn a_revision_outlives_the_keeper_that_was_asked() {
     }
 }
 
+/// PO-08: what could not be brought to the keeper is put in force once it can be reached.
+#[test]
+fn a_revision_that_did_not_reach_the_keeper_is_brought_to_it_again() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let policies = [80, 81].map(Policy::origin);
+        let [first, second] =
+            policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
+        host.ready(QA, &format!("--policy {}", first.display()));
+        let keeper = keeper(&host);
+        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        let id = status(&host)["id"].as_str().expect("an id").to_owned();
+        let socket = area
+            .runtime()
+            .join("sandboxes")
+            .join(id)
+            .join("keeper.sock");
+        fs::remove_file(socket).expect("removed");
+        // The next one has no connection to it yet.
+        host.end_gateway(Signal::SIGKILL);
+
+        let finished = host
+            .say(&format!("policy set qa {}", second.display()))
+            .finish();
+        let meanwhile = revisions(&host);
+        kill(keeper, Signal::SIGCONT).expect("goes on");
+
+        finished.exited(0);
+        assert!(finished.stderr.contains("when it is back"), "{finished}");
+        assert_eq!(meanwhile.0, Some(2));
+        assert_ne!(meanwhile.1, Some(2));
+        until("it is in force", LONG, || {
+            revisions(&host) == (Some(2), Some(2))
+        });
+    }
+}
+
 /// PO-08: a policy that comes while a keeper begins with another one waits until that one serves: then it is put in force, or
 /// refused where only a restart could do that, and is never taken for what stands.
 #[test]

@@ -51,6 +51,8 @@ pub(crate) enum Message {
     ),
     /// A policy was refused: the one before is wanted again, and this one is none any more.
     Revert(u64, u64, Reply<()>),
+    /// Bring what is wanted to the keeper, if that has something else in force.
+    Bring,
     /// The keeper's process has ended.
     KeeperEnded(u32, Option<Ended>),
     /// The boundary's process has ended.
@@ -100,6 +102,8 @@ pub(crate) struct State {
     commands: Vec<life::Command>,
     waiting: Vec<Waiting>,
     timer: Option<(Moment, Task)>,
+    /// The revision that the present keeper was last seen not to have in force.
+    behind: Option<u64>,
 }
 
 /// Somebody who waits for what was asked.
@@ -148,6 +152,7 @@ impl Actor for Sandbox {
                 state.publish(now);
                 reply.send(());
             }
+            Message::Bring => state.bring(me),
             Message::KeeperEnded(pid, ended) => state.keeper_ended(me, pid, ended)?,
             Message::BoundaryEnded(pid) => state.boundary_ended(pid, now),
             // Whatever is told, it is told of below.
@@ -269,6 +274,7 @@ impl State {
         self.last = Some(status);
         self.stream = stream;
         self.cut_off = self.ground.is_removed();
+        self.look_behind(me);
         self.step(Event::Reported(word), me.now());
         let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
         Ok(clock::wall_ms().saturating_add(lease))

@@ -34,6 +34,7 @@ pub(super) fn adopt(me: &Me<Message>, arguments: Arguments, row: Row) -> io::Res
         commands: Vec::new(),
         waiting: Vec::new(),
         timer: None,
+        behind: None,
         stored: row.clone(),
         removed: false,
         arguments,

@@ -7,14 +7,19 @@
 //!                  └─ of another one ──────────────────────────────▶ not kept: only a restart can put it in force
 //! ```
 //!
-//! So what is wanted while a fence stands is of that fence, and the next keeper may begin with it.
+//! So what is wanted while a fence stands is of that fence, and the next keeper may begin with it. Who has it kept brings it to
+//! the keeper that serves; what did not get there is brought again, once the keeper is seen to be behind.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use holdfast_actor::{Fault, Me};
 use holdfast_policy::Policy;
+use holdfast_wire::v1;
+use holdfast_wire::v1::keeper_client::KeeperClient;
 
 use super::{Message, State};
+use crate::dial;
 use crate::life::Stage;
 use crate::refused::Refused;
 use crate::registry::row::{Revision, Row};
@@ -114,6 +119,53 @@ impl State {
     }
 }
 
+impl State {
+    /// Sees in a keeper's report whether it has in force what is wanted, and gives who wants that the time to bring it.
+    pub(super) fn look_behind(&mut self, me: &Me<Message>) {
+        if !matches!(self.life.stage, Stage::Up { .. }) {
+            // What was brought before may not have got there.
+            self.behind = None;
+        }
+        let enforced = self.enforced();
+        let behind = enforced.is_some_and(|enforced| enforced != self.row.policy);
+        let behind = behind.then_some(self.row.policy);
+        if behind.is_some() && self.behind != behind {
+            me.after(LATER, Message::Bring);
+        }
+        self.behind = behind;
+    }
+
+    /// What the keeper says that it has in force.
+    fn enforced(&self) -> Option<u64> {
+        let policy = self.last.as_ref()?.policy.as_ref()?;
+        Some(policy.enforced)
+    }
+
+    /// Brings what is wanted to the keeper, if it is still behind.
+    pub(super) fn bring(&self, me: &Me<Message>) {
+        let serves = matches!(self.life.stage, Stage::Up { .. });
+        if !serves || self.behind != Some(self.row.policy) {
+            return;
+        }
+        let ledger = self.arguments.host.ledger.clone();
+        let (id, number) = (self.row.id.clone(), self.row.policy);
+        let mut keeper = KeeperClient::new(dial::lazily(self.ground.keeper_socket()));
+        me.spawn(async move {
+            let revision = ledger.revision(&id, number).await?;
+            let applied = keeper.apply(v1::PolicyRevision {
+                revision: number,
+                yaml: revision.unwrap_or_default().yaml,
+            });
+            // Its status says how it stands.
+            if let Err(status) = applied.await {
+                let error = status.message();
+                tracing::warn!(sandbox = id, revision = number, error, "bring a policy");
+            }
+            Ok(())
+        });
+    }
+}
+
 /// Whether the fence that was built by the policy in `yaml` would have to be another one.
 fn is_of_another_fence(yaml: &str, policy: &Policy) -> bool {
     let standing = if yaml.is_empty() {
@@ -124,3 +176,6 @@ fn is_of_another_fence(yaml: &str, policy: &Policy) -> bool {
     // One that cannot be read any more is for the keeper to compare.
     standing.is_ok_and(|standing| !standing.fence_changes(policy).is_empty())
 }
+
+/// How long who has a policy kept may take to bring it.
+const LATER: Duration = Duration::from_secs(1);
