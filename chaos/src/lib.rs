@@ -12,6 +12,7 @@
 //! without asking anybody. Only the world in between touches processes.
 
 mod checks;
+mod claim;
 pub mod command;
 mod document;
 mod faults;

@@ -18,6 +18,7 @@ use tokio::task::JoinSet;
 use tokio::time::{interval, sleep};
 
 use crate::checks::{self, Finding};
+use crate::claim::Claim;
 use crate::faults::{Field, STRIKE};
 use crate::gate::Gate;
 use crate::guest;
@@ -98,6 +99,11 @@ pub(crate) async fn run(
             server,
         } => {
             let gate = Gate::new(socket);
+            let status = gate.status(sandbox, ANSWER).await;
+            let id = status
+                .map_err(|why| format!("look at the sandbox {sandbox}: {why}"))?
+                .id;
+            let _until_all_is_undone = Claim::take(sandbox, &id)?;
             let ground =
                 guest::prepare(gate, sandbox, server.clone(), &order.inside, &journal).await?;
             let field = Field {
