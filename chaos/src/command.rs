@@ -127,15 +127,12 @@ fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
                 "find holdfast-chaos-inside: it has to stand beside holdfast-chaos".into(),
             )
         })?;
+    let scenarios = scenarios?;
+    if given.sandbox.is_some() {
+        scenarios.iter().try_for_each(bears_a_guest)?;
+    }
     let mut reports = Vec::new();
-    for scenario in scenarios? {
-        if given.sandbox.is_some() && (!scenario.roots.is_empty() || scenario.nofile.is_some()) {
-            let message = format!(
-                "{} makes sandboxes of its own: run it with --self",
-                scenario.name
-            );
-            return Err(Failure::Usage(message));
-        }
+    for scenario in scenarios {
         let order = Order {
             duration: given.duration.unwrap_or(scenario.duration),
             target: target(given, &scenario, &surroundings)?,
@@ -156,6 +153,21 @@ fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
         reports.push(report);
     }
     Ok(reports)
+}
+
+/// Refuses what makes sandboxes beside the one that is attacked: in a gateway that is somebody else's they would stay.
+fn bears_a_guest(scenario: &Scenario) -> Result<(), Failure> {
+    let makes = !scenario.roots.is_empty() || scenario.load.lives > 0;
+    if makes || scenario.nofile.is_some() {
+        let what = if makes {
+            "makes sandboxes of its own"
+        } else {
+            "starts a gateway of its own"
+        };
+        let message = format!("{} {what}: run it with --self", scenario.name);
+        return Err(Failure::Usage(message));
+    }
+    Ok(())
 }
 
 fn scenario(name: &str) -> Result<Scenario, Failure> {

@@ -1,0 +1,60 @@
+//! The real program, as scripts see it, where no gateway is needed for that.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use tempfile::TempDir;
+
+/// A directory with a scenario, and the program beside it.
+struct Room {
+    directory: TempDir,
+}
+
+impl Room {
+    fn new() -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        Self { directory }
+    }
+
+    fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A scenario that says this beside what is required.
+    fn scenario(&self, text: &str) -> PathBuf {
+        let path = self.path().join("mine.yaml");
+        let text = format!("name: mine\ndescription: d\nduration: 4s\n{text}");
+        fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// Runs the scenario with these arguments; nobody listens at its gateway.
+    fn run(&self, scenario: &Path, arguments: &[&str]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast-chaos"));
+        command
+            .env_clear()
+            .env("HOLDFAST_RUNTIME_DIR", self.path())
+            .arg("run")
+            .arg(scenario)
+            .args(arguments);
+        command.output().expect("it runs")
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).expect("it is text")
+}
+
+/// In a gateway that is somebody else's they would stay.
+#[test]
+fn what_makes_sandboxes_of_its_own_is_refused_for_a_sandbox_that_is_there() {
+    let room = Room::new();
+    for own in ["load: {lives: 2}\n", "roots: [0]\n", "nofile: 256\n"] {
+        let output = room.run(&room.scenario(own), &["--sandbox", "qa"]);
+
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{own}: {said}");
+        assert!(said.contains("of its own: run it with --self"), "{said}");
+    }
+}
