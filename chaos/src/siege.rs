@@ -7,12 +7,14 @@
 //!     └── cannot be made here ──▶ spared, with the reason
 //! ```
 
-use std::collections::BTreeMap;
+use std::future::poll_fn;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
 use crate::journal::Journal;
+use crate::scenario::Kind;
 use crate::schedule::Planned;
 use crate::timeline::Fact;
 
@@ -48,32 +50,10 @@ impl<R> Hit<R> {
     }
 }
 
-/// What is broken now; all of it is mended when this is dropped.
-struct Broken<'w, W: World> {
-    world: &'w W,
-    journal: &'w Journal,
-    repairs: BTreeMap<usize, W::Repair>,
-}
-
-impl<W: World> Broken<'_, W> {
-    fn mend(&mut self, number: usize) {
-        if let Some(repair) = self.repairs.remove(&number) {
-            self.world.mend(repair);
-            self.journal.tell(Fact::Mended { number });
-        }
-    }
-}
-
-impl<W: World> Drop for Broken<'_, W> {
-    fn drop(&mut self) {
-        while let Some((number, repair)) = self.repairs.pop_first() {
-            self.world.mend(repair);
-            self.journal.tell(Fact::Mended { number });
-        }
-    }
-}
-
 /// Does all that is planned; times are counted from the call.
+///
+/// Faults of one kind follow each other, because one must be undone before the next is made; those of different kinds do not wait for
+/// one another: to find whom to strike may take long, and nothing else is broken longer for it.
 pub(crate) async fn assail<W: World>(
     world: &W,
     plan: &[Planned],
@@ -81,56 +61,97 @@ pub(crate) async fn assail<W: World>(
     limit: Duration,
 ) {
     let start = journal.now();
-    let mut broken = Broken {
+    let siege = Siege {
         world,
         journal,
-        repairs: BTreeMap::new(),
+        start,
+        limit,
     };
-    for turn in turns(plan) {
-        let (at, planned) = match turn {
-            Turn::Break(planned) => (planned.at, planned),
-            Turn::Mend(planned) => (planned.until, planned),
-        };
-        sleep((start + at).saturating_sub(journal.now())).await;
-        match turn {
-            Turn::Mend(planned) => broken.mend(planned.number),
-            Turn::Break(_) => {
-                let struck = timeout(limit, world.strike(planned)).await;
-                let struck =
-                    struck.unwrap_or_else(|_late| Err(format!("nobody answered within {limit:?}")));
-                let (number, fault) = (planned.number, planned.fault.to_string());
-                match struck {
-                    Ok(Hit { victim, repair }) => {
-                        journal.tell(Fact::Broken {
-                            number,
-                            fault,
-                            victim,
-                        });
-                        broken.repairs.insert(number, repair);
-                    }
-                    Err(why) => journal.tell(Fact::Spared { number, fault, why }),
-                }
+    let of_kind = |kind| plan.iter().filter(move |one| one.fault.kind() == kind);
+    let mut rows: Vec<_> = Kind::ALL
+        .into_iter()
+        .map(|kind| Box::pin(siege.row(of_kind(kind))))
+        .collect();
+    poll_fn(|context| {
+        rows.retain_mut(|row| row.as_mut().poll(context).is_pending());
+        if rows.is_empty() {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// What all rows of faults share.
+struct Siege<'w, W: World> {
+    world: &'w W,
+    journal: &'w Journal,
+    start: Duration,
+    /// Nobody is waited for longer who should be struck.
+    limit: Duration,
+}
+
+impl<W: World> Siege<'_, W> {
+    /// Makes and undoes one fault after the other.
+    async fn row<'p>(&self, planned: impl Iterator<Item = &'p Planned>) {
+        for planned in planned {
+            self.until(planned.at).await;
+            if let Some(broken) = self.make(planned).await {
+                self.until(planned.until).await;
+                drop(broken);
             }
         }
     }
-}
 
-#[derive(Clone, Copy)]
-enum Turn<'p> {
-    Break(&'p Planned),
-    Mend(&'p Planned),
-}
-
-/// Breaking and mending in the order of time; at one time what is mended comes first, unless it is broken at that time.
-fn turns(plan: &[Planned]) -> Vec<Turn<'_>> {
-    let mut turns = Vec::new();
-    for planned in plan {
-        turns.push((planned.at, 1, Turn::Break(planned)));
-        let order = if planned.at == planned.until { 2 } else { 0 };
-        turns.push((planned.until, order, Turn::Mend(planned)));
+    async fn make(&self, planned: &Planned) -> Option<Broken<'_, W>> {
+        let struck = timeout(self.limit, self.world.strike(planned)).await;
+        let struck =
+            struck.unwrap_or_else(|_late| Err(format!("nobody answered within {:?}", self.limit)));
+        let (number, fault) = (planned.number, planned.fault.to_string());
+        match struck {
+            Ok(Hit { victim, repair }) => {
+                self.journal.tell(Fact::Broken {
+                    number,
+                    fault,
+                    victim,
+                });
+                Some(Broken {
+                    world: self.world,
+                    journal: self.journal,
+                    number,
+                    repair: Some(repair),
+                })
+            }
+            Err(why) => {
+                self.journal.tell(Fact::Spared { number, fault, why });
+                None
+            }
+        }
     }
-    turns.sort_by_key(|(at, order, _)| (*at, *order));
-    turns.into_iter().map(|(_, _, turn)| turn).collect()
+
+    async fn until(&self, time: Duration) {
+        sleep((self.start + time).saturating_sub(self.journal.now())).await;
+    }
+}
+
+/// What is broken now; it is mended when this is dropped.
+struct Broken<'w, W: World> {
+    world: &'w W,
+    journal: &'w Journal,
+    number: usize,
+    repair: Option<W::Repair>,
+}
+
+impl<W: World> Drop for Broken<'_, W> {
+    fn drop(&mut self) {
+        if let Some(repair) = self.repair.take() {
+            self.world.mend(repair);
+            self.journal.tell(Fact::Mended {
+                number: self.number,
+            });
+        }
+    }
 }
 
 #[cfg(test)]

@@ -5,8 +5,9 @@ use parking_lot::Mutex;
 use proptest::prelude::*;
 
 use super::*;
-use crate::scenario::{Fault, Kind, Process, Scenario};
+use crate::scenario::{Actor, Fault, Kind, Process, Scenario};
 use crate::schedule::schedule;
+use crate::timeline::Timeline;
 
 /// A world in which every third fault cannot be made.
 #[derive(Default)]
@@ -92,16 +93,68 @@ fn all_that_is_planned_is_made_in_its_time_or_spared() {
 
 #[test]
 fn a_fault_that_lasts_no_time_is_made_before_it_is_undone() {
-    let planned = Planned {
-        number: 1,
-        at: Duration::ZERO,
-        until: Duration::ZERO,
-        fault: Fault::Stop(Process::Keeper),
+    let (world, journal) = (Paper::default(), Journal::new(Clock::system()));
+    let plan = [planned(1, Fault::Stop(Process::Keeper), 0, 0)];
+    paused().block_on(assail(&world, &plan, &journal, Duration::from_secs(1)));
+
+    let facts = journal.read(|timeline| {
+        let facts = timeline.entries().iter().map(|entry| entry.fact.clone());
+        facts.collect::<Vec<_>>()
+    });
+    assert!(
+        matches!(
+            facts[..],
+            [Fact::Broken { number: 1, .. }, Fact::Mended { number: 1 }]
+        ),
+        "{facts:?}"
+    );
+}
+
+/// Who answers nothing is waited for, and what is broken meanwhile is broken no longer than planned.
+#[test]
+fn faults_of_different_kinds_do_not_wait_for_one_another() {
+    struct Slow;
+
+    impl World for Slow {
+        type Repair = ();
+
+        async fn strike(&self, planned: &Planned) -> Result<Hit<()>, String> {
+            if planned.fault.kind() == Kind::Hang {
+                sleep(Duration::from_mins(1)).await;
+            }
+            Ok(Hit::new("paper", ()))
+        }
+
+        fn mend(&self, (): ()) {}
+    }
+
+    let hang = Fault::Hang(Actor::AnyOf(Process::Keeper));
+    let plan = [
+        planned(1, Fault::Stop(Process::Keeper), 1_000, 2_000),
+        planned(2, hang.clone(), 1_500, 2_500),
+        planned(3, hang, 3_000, 4_000),
+        planned(4, Fault::DiskFull, 3_500, 4_000),
+    ];
+    let journal = paused().block_on(async {
+        let journal = Journal::new(Clock::tokio());
+        assail(&Slow, &plan, &journal, Duration::from_secs(3)).await;
+        journal
+    });
+
+    let broken = journal.read(Timeline::broken);
+    let times: Vec<_> = broken
+        .iter()
+        .map(|(number, from, until)| (*number, from.as_millis(), until.as_millis()))
+        .collect();
+    assert_eq!(times, [(1, 1_000, 2_000), (4, 3_500, 4_000)]);
+}
+
+fn planned(number: usize, fault: Fault, at: u64, until: u64) -> Planned {
+    Planned {
+        number,
+        at: Duration::from_millis(at),
+        until: Duration::from_millis(until),
+        fault,
         pick: 1,
-    };
-    assert_eq!(planned.fault.kind(), Kind::Stop);
-    assert!(matches!(
-        turns(&[planned])[..],
-        [Turn::Break(_), Turn::Mend(_)]
-    ));
+    }
 }
