@@ -45,6 +45,13 @@ pub(crate) struct Finding {
 /// Asks everything that the scenario wants to hold. With `own`, gateway and server are ours and may be judged as well.
 pub(crate) fn all(checks: &Checks, own: bool, timeline: &Timeline) -> Vec<Finding> {
     let mut found = vec![made::check(timeline)];
+    if timeline.lost().is_some() {
+        // Nothing else can be said of a sandbox that somebody took away meanwhile.
+        if checks.leftovers {
+            found.push(leftovers::check(timeline));
+        }
+        return found;
+    }
     if let Some(bound) = checks.false_ready {
         found.push(false_ready::check(bound, timeline));
     }

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 
 use crate::gate::Unanswered;
 use crate::load::{self, Ground};
+use crate::mark::Mark;
 use crate::own::Own;
 use crate::scenario::{Actor, Fault, Process};
 use crate::schedule::Planned;
@@ -35,6 +36,8 @@ use victim::Victim;
 /// The real processes of one sandbox.
 pub(crate) struct Field {
     pub(crate) ground: Ground,
+    /// Who is attacked, and nobody else.
+    pub(crate) mark: Mark,
     /// Our own gateway; `None` where the sandbox is somebody else's.
     pub(crate) own: Option<Arc<Own>>,
     /// Whether faults that the whole machine feels are wanted.
@@ -134,7 +137,7 @@ impl Field {
     }
 
     async fn victim(&self, process: Process) -> Result<Victim, String> {
-        Victim::find(&self.ground.gate, &self.ground.sandbox, process).await
+        Victim::find(&self.ground.gate, &self.mark, process).await
     }
 
     async fn blow(&self, actor: &Actor, blow: v1::Blow, pick: u64) -> Result<Hit<Repair>, String> {
@@ -148,6 +151,7 @@ impl Field {
             path: path.clone(),
             blow: blow.into(),
         };
+        self.mark.status().await?;
         match self.ground.gate.strike(request).await {
             // Who was struck may be who should have answered.
             Ok(_) | Err(Unanswered::Gone(_)) => Ok(Hit::new(path, Repair::Nothing)),

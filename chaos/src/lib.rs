@@ -20,6 +20,7 @@ mod gate;
 mod guest;
 mod journal;
 mod load;
+mod mark;
 mod own;
 mod report;
 mod run;

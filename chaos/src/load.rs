@@ -138,7 +138,9 @@ async fn execs(ground: &Ground, per_second: u32) {
         while running.try_join_next().is_some() {}
         if running.len() < MOST_EXECS {
             let (program, ground) = (ground.program("nothing", &[]), ground.clone());
-            running.spawn(async move { program.tracked(&ground.gate, &ground.journal).await });
+            running.spawn(async move {
+                program.tracked(&ground.gate, &ground.journal).await;
+            });
         }
     }
 }
@@ -165,7 +167,8 @@ async fn hold(ground: &Ground, word: &str, count: u32, limit: Duration) {
     }
 }
 
-/// So many bursts at once until it is dropped: programs that end by themselves, each with its status.
+/// So many bursts at once until it is dropped: programs that end by themselves, each with its status. One that did not run is not
+/// followed by the next at once.
 pub(crate) async fn storm(ground: Ground, at_once: u32) {
     let room = Arc::new(Semaphore::new(usize::try_from(at_once).unwrap_or(1)));
     let mut running = JoinSet::new();
@@ -176,7 +179,9 @@ pub(crate) async fn storm(ground: Ground, at_once: u32) {
         while running.try_join_next().is_some() {}
         let (program, ground) = (ground.program("nothing", &[]), ground.clone());
         running.spawn(async move {
-            program.tracked(&ground.gate, &ground.journal).await;
+            if !program.tracked(&ground.gate, &ground.journal).await {
+                sleep(AGAIN).await;
+            }
             drop(place);
         });
     }

@@ -24,6 +24,7 @@ use crate::gate::Gate;
 use crate::guest;
 use crate::journal::Journal;
 use crate::load::{self, Ground};
+use crate::mark::Mark;
 use crate::own::{Audit, Birth, Own, Root, SERVER, Server};
 use crate::scenario::Scenario;
 use crate::schedule::{Planned, schedule};
@@ -106,18 +107,23 @@ pub(crate) async fn run(
             let _until_all_is_undone = Claim::take(sandbox, &id)?;
             let ground =
                 guest::prepare(gate, sandbox, server.clone(), &order.inside, &journal).await?;
+            let mark = Mark::new(ground.gate.clone(), sandbox, &id);
             let field = Field {
                 ground,
+                mark: mark.clone(),
                 own: None,
                 whole_machine: order.whole_machine,
                 disk: None,
                 loads: Mutex::default(),
             };
-            ready(&field.ground).await?;
-            besiege(order, &field, &plan, v1::CreateRequest::default(), None).await;
-            let leave = field.ground.program("leave", &[]);
-            if let Some(why) = failure(&leave.once(&field.ground.gate, &fresh_id()).await) {
-                journal.note(format!("our program stays in {sandbox}:/tmp: {why}"));
+            tokio::select! {
+                done = as_guest(order, &field, &plan) => done?,
+                why = mark.gone() => {
+                    // All that was broken is mended by now: it was dropped with the attack.
+                    field.loads.lock().abort_all();
+                    journal.tell(Fact::Lost(why));
+                    journal.tell(Fact::Stage(Stage::Over));
+                }
             }
             false
         }
@@ -132,6 +138,21 @@ pub(crate) async fn run(
         findings: checks::all(&order.scenario.checks, own, &timeline),
         timeline,
     })
+}
+
+/// Besieges a sandbox that stays, and takes our program out of it.
+async fn as_guest(order: &Order, field: &Field, plan: &[Planned]) -> Result<(), String> {
+    let ground = &field.ground;
+    ready(ground).await?;
+    besiege(order, field, plan, v1::CreateRequest::default(), None).await;
+    let leave = ground.program("leave", &[]);
+    if let Some(why) = failure(&leave.once(&ground.gate, &fresh_id()).await) {
+        let sandbox = &ground.sandbox;
+        ground
+            .journal
+            .note(format!("our program stays in {sandbox}:/tmp: {why}"));
+    }
+    Ok(())
 }
 
 /// Our own gateway and server, while they are used.
@@ -248,6 +269,7 @@ impl Grounds<'_> {
                     echoes: true,
                 }),
             },
+            mark: Mark::new(self.gate.clone(), NAME, &created.id),
             own: Some(Arc::clone(own)),
             whole_machine: order.whole_machine,
             disk: self.small_disk.then(|| own.state()),

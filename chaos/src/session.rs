@@ -43,16 +43,19 @@ impl Program {
         read(stream).await
     }
 
-    /// Runs it, and asks again with the same id where the way breaks. Written down when it is known what became of it.
-    pub(crate) async fn tracked(&self, gate: &Gate, journal: &Journal) {
+    /// Runs it, and asks again with the same id where the way breaks. Written down when it is known what became of it. Answers
+    /// whether it ran.
+    pub(crate) async fn tracked(&self, gate: &Gate, journal: &Journal) -> bool {
         let request = fresh_id();
         let started = journal.now();
         let outcome = self.insisted(gate, &request, journal).await;
+        let ran = matches!(outcome, Outcome::Exited(_) | Outcome::Signalled(_));
         journal.tell(Fact::Session(Session {
             request,
             started,
             outcome,
         }));
+        ran
     }
 
     async fn insisted(&self, gate: &Gate, request: &str, journal: &Journal) -> Outcome {

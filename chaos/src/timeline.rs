@@ -71,6 +71,8 @@ pub(crate) enum Fact {
     },
     /// Something of ours that should be gone is still there.
     Left(String),
+    /// The sandbox that was attacked is gone, or another has its name: what became of it.
+    Lost(String),
     /// Something that people should know.
     Noted(String),
 }
@@ -279,6 +281,16 @@ impl Timeline {
             }
         }
         spans
+    }
+
+    /// When and how the sandbox was lost to somebody else.
+    pub(crate) fn lost(&self) -> Option<(Duration, &str)> {
+        self.entries.iter().find_map(|entry| {
+            let Fact::Lost(why) = &entry.fact else {
+                return None;
+            };
+            Some((entry.at, why.as_str()))
+        })
     }
 
     /// When this part began, the first time.

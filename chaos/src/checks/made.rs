@@ -1,7 +1,7 @@
-//! The siege took place: something of what was planned could be made, and all that was seen found room. What was never broken or never
+//! The siege took place: something of what was planned could be made, its sandbox stayed, and all that was seen found room. What was never broken or never
 //! written down passes every other check.
 
-use super::Finding;
+use super::{Finding, moment};
 use crate::timeline::{Fact, Timeline};
 
 pub(super) fn check(timeline: &Timeline) -> Finding {
@@ -16,6 +16,9 @@ pub(super) fn check(timeline: &Timeline) -> Finding {
         }
     }
     let mut violations = Vec::new();
+    if let Some((at, why)) = timeline.lost() {
+        violations.push(format!("{}: {why}; the attack ended there", moment(at)));
+    }
     if let (0, Some((fault, why))) = (made, first) {
         violations.push(format!(
             "none of {spared} faults could be made: {fault}: {why}"
@@ -48,6 +51,16 @@ mod tests {
     fn a_siege_without_faults_and_one_in_which_some_were_made_pass() {
         assert!(check(&timeline([])).passed);
         assert!(check(&timeline([(1, broken(1)), (2, spared())])).passed);
+    }
+
+    #[test]
+    fn a_siege_whose_sandbox_was_deleted_does_not() {
+        let lost = Fact::Lost("qa (7) was deleted".into());
+        let finding = check(&timeline([(1, broken(1)), (1_500, lost)]));
+        assert_eq!(
+            finding.violations,
+            ["1.500s: qa (7) was deleted; the attack ended there"]
+        );
     }
 
     #[test]

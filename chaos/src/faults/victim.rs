@@ -2,11 +2,11 @@
 
 use std::fs;
 use std::os::fd::OwnedFd;
-use std::time::Duration;
 
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use crate::gate::Gate;
+use crate::mark::Mark;
 use crate::scenario::Process;
 
 /// A process that is what it was said to be. A signal reaches it and nobody else, whoever gets its number after its death.
@@ -19,10 +19,10 @@ pub(crate) struct Victim {
 
 impl Victim {
     /// Finds it and makes sure of it.
-    pub(crate) async fn find(gate: &Gate, sandbox: &str, process: Process) -> Result<Self, String> {
-        let pid = named(gate, sandbox, process).await?;
+    pub(crate) async fn find(gate: &Gate, mark: &Mark, process: Process) -> Result<Self, String> {
+        let pid = named(gate, mark, process).await?;
         let held = hold(pid)?;
-        if named(gate, sandbox, process).await? != pid {
+        if named(gate, mark, process).await? != pid {
             return Err(format!("the {process} was replaced while it was looked at"));
         }
         Ok(Self { process, pid, held })
@@ -42,17 +42,14 @@ impl Victim {
     }
 }
 
-async fn named(gate: &Gate, sandbox: &str, process: Process) -> Result<u32, String> {
+async fn named(gate: &Gate, mark: &Mark, process: Process) -> Result<u32, String> {
     if process == Process::Gateway {
         let version = gate.version().await;
         return version
             .map(|version| version.pid)
             .map_err(|why| format!("the gateway does not answer: {why}"));
     }
-    let status = gate.status(sandbox, ANSWER).await;
-    let pids = status
-        .map_err(|why| format!("nobody says which process it is: {why}"))?
-        .pids;
+    let pids = mark.status().await?.pids;
     let word = match process {
         Process::Launcher => Process::Boundary.word(),
         Process::Gateway | Process::Keeper | Process::Boundary => process.word(),
@@ -109,11 +106,10 @@ fn namespaces(pid: u32) -> Vec<u32> {
         .collect()
 }
 
-const ANSWER: Duration = Duration::from_secs(1);
-
 #[cfg(test)]
 mod tests {
     use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     use super::*;
 

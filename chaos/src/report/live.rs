@@ -163,7 +163,7 @@ fn told(timeline: &Timeline, seen: usize) -> String {
             Fact::Spared { number, fault, why } => {
                 Some(format!("fault {number}: {fault}: not made: {why}"))
             }
-            Fact::Noted(note) => Some(note.clone()),
+            Fact::Noted(note) | Fact::Lost(note) => Some(note.clone()),
             Fact::Stage(stage) => Some(format!("{stage:?}")),
             Fact::Cut => Some("a held connection was closed".to_owned()),
             Fact::Left(what) => Some(format!("left behind: {what}")),

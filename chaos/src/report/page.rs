@@ -100,6 +100,7 @@ fn events(report: &Report) -> String {
             },
             Fact::Cut => ("failed", "a held connection was closed".to_owned()),
             Fact::Left(what) => ("failed", format!("left behind: {what}")),
+            Fact::Lost(why) => ("failed", why.clone()),
             Fact::Noted(note) => ("", note.clone()),
             Fact::Stage(stage) => ("", format!("{stage:?}")),
             Fact::Spared { .. } | Fact::Tree(_) | Fact::Life(_) | Fact::Counted { .. } => continue,
