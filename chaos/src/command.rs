@@ -1,5 +1,6 @@
 //! `list` and `run`: what there is, and what came of it.
 
+mod failure;
 mod surroundings;
 
 use std::io::{self, Write as _};
@@ -18,6 +19,7 @@ use crate::document::span;
 use crate::report::{self, Document, Live};
 use crate::run::{Order, Report, Target, run};
 use crate::scenario::{Fault, Scenario};
+use failure::Failure;
 use surroundings::Surroundings;
 
 /// What `run` is given.
@@ -73,13 +75,6 @@ pub enum Format {
     Json,
 }
 
-/// Why nothing came of it.
-enum Failure {
-    Usage(String),
-    Impossible(String),
-    Interrupted(i32),
-}
-
 /// Prints the scenarios that come with the program.
 pub fn list(given: &List) -> ExitCode {
     let mut out = io::stdout().lock();
@@ -87,7 +82,7 @@ pub fn list(given: &List) -> ExitCode {
     for (name, text) in Scenario::built_in() {
         match Scenario::parse(name, text) {
             Ok(scenario) => rows.push(scenario),
-            Err(problem) => return tell(&Failure::Impossible(problem.to_string()), given.output),
+            Err(problem) => return Failure::Impossible(problem.to_string()).tell(given.output),
         }
     }
     let written = if given.output == Format::Json {
@@ -108,15 +103,18 @@ pub fn list(given: &List) -> ExitCode {
     }
 }
 
-/// Runs the sieges one after another. 0 when every check held, 1 when one did not, 2 for a wrong order, 125 when it could not be done.
+/// Runs the sieges one after another. 0 when every check held, 1 when one did not, 2 for a wrong order, 125 when it could not be done
+/// or its report not be written.
 pub fn besiege(given: &Run) -> ExitCode {
-    match sieges(given) {
-        Ok(reports) => print(given, &reports),
-        Err(failure) => tell(&failure, given.output),
+    let mut reports = Vec::new();
+    match sieges(given, &mut reports) {
+        Err(failure) if reports.is_empty() => failure.tell(given.output),
+        ended => print(given, &reports, ended.err().as_ref()),
     }
 }
 
-fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
+/// What has come to its end is in `reports`, also when the rest does not.
+fn sieges(given: &Run, reports: &mut Vec<Report>) -> Result<(), Failure> {
     let surroundings = Surroundings::look();
     let seed = given.seed.map_or_else(Seed::fresh, Seed::new);
     let scenarios: Result<Vec<_>, _> = given.scenarios.iter().map(|name| scenario(name)).collect();
@@ -131,7 +129,9 @@ fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
     if given.sandbox.is_some() {
         scenarios.iter().try_for_each(bears_a_guest)?;
     }
-    let mut reports = Vec::new();
+    if let Some(directory) = &given.report {
+        report::try_directory(directory).map_err(Failure::Unwritten)?;
+    }
     for scenario in scenarios {
         let order = Order {
             duration: given.duration.unwrap_or(scenario.duration),
@@ -147,12 +147,14 @@ fn sieges(given: &Run) -> Result<Vec<Report>, Failure> {
         };
         announce(given, &order);
         let report = one(given, &order)?;
-        if let Some(directory) = &given.report {
-            report::write_page(directory, &report).map_err(Failure::Impossible)?;
-        }
+        let written = match &given.report {
+            Some(directory) => report::write_page(directory, &report),
+            None => Ok(()),
+        };
         reports.push(report);
+        written.map_err(Failure::Unwritten)?;
     }
-    Ok(reports)
+    Ok(())
 }
 
 /// Refuses what makes sandboxes beside the one that is attacked: in a gateway that is somebody else's they would stay.
@@ -292,10 +294,11 @@ async fn interrupted() -> i32 {
     }
 }
 
-fn print(given: &Run, reports: &[Report]) -> ExitCode {
+/// Prints what came to its end, then why the rest did not.
+fn print(given: &Run, reports: &[Report], failure: Option<&Failure>) -> ExitCode {
     let mut out = io::stdout().lock();
     let written = if given.output == Format::Json {
-        serde_json::to_string(&Document::of(reports))
+        serde_json::to_string(&Document::of(reports, failure.map(Failure::document)))
             .map_err(io::Error::from)
             .and_then(|text| writeln!(out, "{text}"))
     } else {
@@ -303,32 +306,22 @@ fn print(given: &Run, reports: &[Report]) -> ExitCode {
             .iter()
             .try_for_each(|report| out.write_all(report::table(report).as_bytes()))
     };
+    if let Some(failure) = failure {
+        failure.say();
+    }
     match written {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => ExitCode::from(125),
-        Ok(()) | Err(_) if reports.iter().all(Report::passed) => ExitCode::SUCCESS,
-        Ok(()) | Err(_) => ExitCode::FAILURE,
+        Ok(()) | Err(_) => ExitCode::from(code(reports.iter().all(Report::passed), failure)),
     }
 }
 
-fn tell(failure: &Failure, format: Format) -> ExitCode {
-    let (reason, message, code) = match failure {
-        Failure::Usage(message) => ("Usage", message.clone(), 2),
-        Failure::Impossible(message) => ("Impossible", message.clone(), 125),
-        Failure::Interrupted(signal) => {
-            let code = u8::try_from(128 + signal).unwrap_or(125);
-            (
-                "Interrupted",
-                "interrupted; everything is undone".to_owned(),
-                code,
-            )
-        }
-    };
-    if format == Format::Json {
-        let document = serde_json::json!({"error": {"code": code, "message": message, "reason": reason, "details": {}, "retryAfterMs": 0}});
-        let _nobody_reads = writeln!(io::stdout(), "{document}");
+/// A check that did not hold outweighs a report that was not written, and a signal both.
+fn code(passed: bool, failure: Option<&Failure>) -> u8 {
+    match failure {
+        Some(failure) if passed || matches!(failure, Failure::Interrupted(_)) => failure.code(),
+        None if passed => 0,
+        Some(_) | None => 1,
     }
-    let _nobody_reads = writeln!(io::stderr(), "holdfast-chaos: {message}");
-    ExitCode::from(code)
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
@@ -339,4 +332,23 @@ fn server(text: &str) -> Result<(String, u16), String> {
     text.rsplit_once(':')
         .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)))
         .ok_or_else(|| "write HOST:PORT".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_result_is_told_although_its_report_cannot_be_written() {
+        let unwritten = Failure::Unwritten("write r: no room".into());
+        let document = Document::of(&[], Some(unwritten.document()));
+        let document = serde_json::to_value(document).expect("it is JSON");
+
+        assert_eq!(document["error"]["code"], "DATA_LOSS");
+        assert_eq!(document["sieges"], serde_json::json!([]));
+        assert_eq!(code(true, Some(&unwritten)), 125);
+        assert_eq!(code(false, Some(&unwritten)), 1);
+        assert_eq!(code(false, Some(&Failure::Interrupted(2))), 130);
+        assert_eq!((code(true, None), code(false, None)), (0, 1));
+    }
 }

@@ -7,7 +7,8 @@ mod text;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::io::Write as _;
+use std::path::Path;
 
 use serde::Serialize;
 
@@ -24,6 +25,9 @@ pub(crate) use text::table;
 pub(crate) struct Document<'r> {
     passed: bool,
     sieges: Vec<Siege<'r>>,
+    /// Why not all that was ordered is here, or stands where it was ordered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<serde_json::Value>,
 }
 
 #[derive(Serialize)]
@@ -43,10 +47,11 @@ struct Siege<'r> {
 }
 
 impl<'r> Document<'r> {
-    pub(crate) fn of(reports: &'r [Report]) -> Self {
+    pub(crate) fn of(reports: &'r [Report], error: Option<serde_json::Value>) -> Self {
         Self {
-            passed: reports.iter().all(Report::passed),
+            passed: error.is_none() && reports.iter().all(Report::passed),
             sieges: reports.iter().map(Siege::of).collect(),
+            error,
         }
     }
 }
@@ -92,14 +97,26 @@ fn date(report: &Report) -> String {
         .unwrap_or_default()
 }
 
-/// Writes the page of one siege; answers where.
-pub(crate) fn write_page(directory: &Path, report: &Report) -> Result<PathBuf, String> {
+/// Makes the directory, and writes and removes as much as a small page has: better known before a siege than after it.
+pub(crate) fn try_directory(directory: &Path) -> Result<(), String> {
+    let try_it = || {
+        fs::create_dir_all(directory)?;
+        tempfile::tempfile_in(directory)?.write_all(&vec![b' '; SMALL_PAGE])
+    };
+    try_it().map_err(|error| {
+        let directory = directory.display();
+        format!("write a report into {directory}: {error}; give --report a directory with room")
+    })
+}
+
+/// Writes the page of one siege.
+pub(crate) fn write_page(directory: &Path, report: &Report) -> Result<(), String> {
     let name = format!("{}-{}.html", report.scenario.name, report.seed.number());
     let path = directory.join(name);
     let failed = |error| format!("write {}: {error}", path.display());
     fs::create_dir_all(directory).map_err(failed)?;
-    fs::write(&path, page::page(report)).map_err(failed)?;
-    Ok(path)
+    fs::write(&path, page::page(report)).map_err(failed)
 }
 
+const SMALL_PAGE: usize = 64 << 10;
 const MOST_NOTES: usize = 100;

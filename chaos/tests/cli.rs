@@ -58,3 +58,21 @@ fn what_makes_sandboxes_of_its_own_is_refused_for_a_sandbox_that_is_there() {
         assert!(said.contains("of its own: run it with --self"), "{said}");
     }
 }
+
+/// An attack whose report is lost is made for nothing.
+#[test]
+fn a_report_that_cannot_be_written_is_refused_before_the_attack() {
+    let room = Room::new();
+    let file = room.path().join("file");
+    fs::write(&file, "").expect("written");
+    for report in [file.to_str().expect("it is text"), "/proc/nope"] {
+        let arguments = ["--sandbox", "qa", "--report", report, "-o", "json"];
+        let output = room.run(&room.scenario(""), &arguments);
+
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(125), "{said}");
+        let expected = format!("holdfast-chaos: write a report into {report}: ");
+        assert!(said.starts_with(&expected), "{said}");
+        assert!(text(&output.stdout).contains("\"reason\":\"OutputFailed\""));
+    }
+}
