@@ -3,6 +3,7 @@
 mod failure;
 mod surroundings;
 
+use std::ffi::OsString;
 use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,6 +74,33 @@ pub enum Format {
     Text,
     /// One JSON document.
     Json,
+}
+
+/// Tells what is wrong with these arguments, or prints the help that they ask for.
+pub fn misused(error: &clap::Error, arguments: impl Iterator<Item = OsString>) -> ExitCode {
+    let _nobody_reads = error.print();
+    if !error.use_stderr() {
+        return ExitCode::SUCCESS;
+    }
+    let failure = Failure::Usage(error.render().to_string());
+    if wants_json(arguments) {
+        failure.show();
+    }
+    ExitCode::from(failure.code())
+}
+
+/// Whether a document is asked for, as far as that can be seen in arguments that are wrong.
+fn wants_json(arguments: impl Iterator<Item = OsString>) -> bool {
+    let mut before = OsString::new();
+    for argument in arguments {
+        let whole = ["-ojson", "-o=json", "--output=json"].map(OsString::from);
+        let split = argument == "json" && (before == "-o" || before == "--output");
+        if split || whole.contains(&argument) {
+            return true;
+        }
+        before = argument;
+    }
+    false
 }
 
 /// Prints the scenarios that come with the program.

@@ -39,7 +39,11 @@ enum Command {
 
 fn main() -> ExitCode {
     // A panic is a fault of ours; what was broken has been mended by then.
-    std::panic::catch_unwind(|| act(Arguments::parse().command)).unwrap_or(ExitCode::from(125))
+    std::panic::catch_unwind(|| match Arguments::try_parse() {
+        Ok(arguments) => act(arguments.command),
+        Err(error) => command::misused(&error, std::env::args_os()),
+    })
+    .unwrap_or(ExitCode::from(125))
 }
 
 fn act(command: Command) -> ExitCode {

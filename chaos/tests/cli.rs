@@ -76,3 +76,51 @@ fn a_report_that_cannot_be_written_is_refused_before_the_attack() {
         assert!(text(&output.stdout).contains("\"reason\":\"OutputFailed\""));
     }
 }
+
+/// As every document of a failure has it, also where the arguments themselves are wrong.
+#[test]
+fn a_failure_is_one_document_with_a_canonical_code() {
+    let room = Room::new();
+    let (sound, wrong) = (room.scenario(""), room.path().join("absent.yaml"));
+    let cases: [(&Path, &[&str], i32, &str); 5] = [
+        (&sound, &["-o", "json"], 2, "INVALID_ARGUMENT"),
+        (
+            &sound,
+            &["-ojson", "--self", "--sandbox", "qa"],
+            2,
+            "INVALID_ARGUMENT",
+        ),
+        (
+            &sound,
+            &["--output=json", "--sandbox", "qa", "--seed", "x"],
+            2,
+            "INVALID_ARGUMENT",
+        ),
+        (
+            &wrong,
+            &["--sandbox", "qa", "-o", "json"],
+            2,
+            "INVALID_ARGUMENT",
+        ),
+        (
+            &sound,
+            &["--sandbox", "qa", "-o", "json"],
+            125,
+            "UNAVAILABLE",
+        ),
+    ];
+    for (scenario, arguments, status, code) in cases {
+        let output = room.run(scenario, arguments);
+
+        let document = text(&output.stdout);
+        let document: serde_json::Value =
+            serde_json::from_str(&document).unwrap_or_else(|error| panic!("{error}: {document}"));
+        let error = &document["error"];
+        assert_eq!(output.status.code(), Some(status), "{arguments:?}");
+        assert_eq!(error["code"], code, "{arguments:?}");
+        assert_eq!(error["retryAfterMs"], serde_json::Value::Null);
+        assert!(error["reason"].is_string() && error["details"].is_object());
+        let message = error["message"].as_str().expect("a sentence");
+        assert!(text(&output.stderr).contains(message), "{message}");
+    }
+}

@@ -23,10 +23,15 @@ impl Failure {
     /// Tells people on stderr and, where a document was asked for, programs on stdout. Answers the exit code.
     pub(super) fn tell(&self, format: Format) -> ExitCode {
         if format == Format::Json {
-            let _nobody_reads = writeln!(io::stdout(), "{}", json!({"error": self.document()}));
+            self.show();
         }
         self.say();
         ExitCode::from(self.code())
+    }
+
+    /// Tells programs.
+    pub(super) fn show(&self) {
+        let _nobody_reads = writeln!(io::stdout(), "{}", json!({"error": self.document()}));
     }
 
     /// Tells people.
