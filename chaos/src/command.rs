@@ -20,6 +20,7 @@ use crate::document::span;
 use crate::report::{self, Document, Live};
 use crate::run::{Order, Report, Target, run};
 use crate::scenario::{Fault, Scenario};
+use crate::schedule::schedule;
 use failure::Failure;
 use surroundings::Surroundings;
 
@@ -157,6 +158,9 @@ fn sieges(given: &Run, reports: &mut Vec<Report>) -> Result<(), Failure> {
     if given.sandbox.is_some() {
         scenarios.iter().try_for_each(bears_a_guest)?;
     }
+    scenarios
+        .iter()
+        .try_for_each(|scenario| finds_time(scenario, given.duration, seed))?;
     if let Some(directory) = &given.report {
         report::try_directory(directory).map_err(Failure::Unwritten)?;
     }
@@ -195,6 +199,20 @@ fn bears_a_guest(scenario: &Scenario) -> Result<(), Failure> {
             "starts a gateway of its own"
         };
         let message = format!("{} {what}: run it with --self", scenario.name);
+        return Err(Failure::Usage(message));
+    }
+    Ok(())
+}
+
+/// Refuses a siege whose time, as the command line has it, is too short for each of its faults.
+fn finds_time(scenario: &Scenario, duration: Option<Duration>, seed: Seed) -> Result<(), Failure> {
+    let duration = duration.unwrap_or(scenario.duration);
+    if !scenario.faults.is_empty() && schedule(scenario, seed, duration).is_empty() {
+        let message = format!(
+            "no fault of {} is made and undone within {duration:?} with seed {}: give a longer --duration, or another --seed",
+            scenario.name,
+            seed.number()
+        );
         return Err(Failure::Usage(message));
     }
     Ok(())
@@ -353,7 +371,9 @@ fn code(passed: bool, failure: Option<&Failure>) -> u8 {
 }
 
 fn duration(text: &str) -> Result<Duration, String> {
-    span(text).ok_or_else(|| "write 500ms, 30s or 5m".to_owned())
+    span(text)
+        .filter(|span| !span.is_zero())
+        .ok_or_else(|| "write 500ms, 30s or 5m".to_owned())
 }
 
 fn server(text: &str) -> Result<(String, u16), String> {

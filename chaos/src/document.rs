@@ -128,12 +128,13 @@ pub(crate) fn read(file: &str, text: &str) -> Result<Scenario, Problem> {
 
 fn scenario(written: Written) -> Result<Scenario, Complaint> {
     let name = named(&written.name)?;
-    let shuffled = written.shuffle.is_some();
+    let within = some_time("duration", &written.duration)?;
+    let shuffle = written.shuffle.as_ref().map(shuffle).transpose()?;
     let faults = written
         .faults
         .unwrap_or_default()
         .iter()
-        .map(|written| fault::read(written, shuffled))
+        .map(|written| fault::read(written, shuffle, within))
         .collect::<Result<Vec<_>, _>>()?;
     if let (Some(shuffle), true) = (&written.shuffle, faults.is_empty()) {
         return Err(complain(
@@ -146,7 +147,7 @@ fn scenario(written: Written) -> Result<Scenario, Complaint> {
     Ok(Scenario {
         name,
         description: written.description.trim().to_owned(),
-        duration: duration(&written.duration)?,
+        duration: within,
         settle: optional(written.settle.as_ref())?.unwrap_or(SETTLE),
         load: Load {
             execs: written.load.execs,
@@ -158,13 +159,16 @@ fn scenario(written: Written) -> Result<Scenario, Complaint> {
             None => probe,
             Some(given) => Probe {
                 every: optional(given.every.as_ref())?.unwrap_or(probe.every),
-                limit: optional(given.limit.as_ref())?.unwrap_or(probe.limit),
+                limit: match &given.limit {
+                    Some(limit) => some_time("limit", limit)?,
+                    None => probe.limit,
+                },
             },
         },
         roots: written.roots,
         nofile: written.nofile.as_ref().map(bearable).transpose()?,
         faults,
-        shuffle: written.shuffle.as_ref().map(shuffle).transpose()?,
+        shuffle,
         checks: checks(written.checks.as_ref())?,
     })
 }
@@ -189,6 +193,11 @@ fn bearable(limit: &Spanned<u64>) -> Result<u64, Complaint> {
 }
 
 fn shuffle(written: &WrittenShuffle) -> Result<Shuffle, Complaint> {
+    if written.times.value == 0 {
+        let suggestion = "write how many faults are drawn".to_owned();
+        let place = written.times.referenced;
+        return Err(complain(place, "`times` is 0", Some(suggestion)));
+    }
     Ok(Shuffle {
         times: written.times.value,
         rest: optional(written.rest.as_ref())?.unwrap_or(REST),
@@ -225,6 +234,17 @@ fn checks(written: Option<&WrittenChecks>) -> Result<Checks, Complaint> {
         recovery: optional(written.recovery.as_ref())?.or(usual.recovery),
         acknowledged: written.acknowledged.unwrap_or(usual.acknowledged),
     })
+}
+
+/// A duration that is not zero.
+fn some_time(key: &str, written: &Spanned<String>) -> Result<Duration, Complaint> {
+    let time = duration(written)?;
+    if time.is_zero() {
+        let message = format!("`{key}` needs some time");
+        let suggestion = "write `500ms`, `30s` or `5m`".to_owned();
+        return Err(complain(written.referenced, message, Some(suggestion)));
+    }
+    Ok(time)
 }
 
 fn optional(written: Option<&Spanned<String>>) -> Result<Option<Duration>, Complaint> {
@@ -273,10 +293,38 @@ fn explain(error: &serde_saphyr::Error) -> (String, Option<String>) {
     {
         return (format!("expected {expected}, found {unexpected}"), None);
     }
+    if let Some((expected, example)) = wanted(error) {
+        let suggestion = format!("write {example}");
+        return (format!("{expected} is expected here"), Some(suggestion));
+    }
     let text = error.to_string();
     let first = text.lines().next().unwrap_or_default();
     let bare = first.split(" at line ").next().unwrap_or(first);
     (format!("not readable: {bare}"), None)
+}
+
+/// What should stand where something else does, and how it is written.
+fn wanted(error: &serde_saphyr::Error) -> Option<(&'static str, &'static str)> {
+    use serde_saphyr::Error;
+    if let Error::Unexpected { expected, .. } = error {
+        return match *expected {
+            "sequence start" => Some(("a list", "`[…]`, also around a single one")),
+            "mapping start" => Some(("a key with its value", "`{key: value}`")),
+            "string scalar" | "scalar" => Some(("a single value", "it without brackets")),
+            _ => None,
+        };
+    }
+    if let Error::InvalidScalar { ty, .. } = error {
+        return match *ty {
+            "u32" | "u64" => Some(("a whole number", "digits only, such as `8`")),
+            "i64" => Some(("a whole number", "`8`, or `-8`")),
+            _ => None,
+        };
+    }
+    if let Error::InvalidBooleanStrict { .. } = error {
+        return Some(("yes or no", "`true` or `false`"));
+    }
+    None
 }
 
 /// The word that was probably meant, or all there are.

@@ -124,3 +124,18 @@ fn a_failure_is_one_document_with_a_canonical_code() {
         assert!(text(&output.stderr).contains(message), "{message}");
     }
 }
+
+/// It would pass every check, and nothing would have been tried.
+#[test]
+fn a_time_in_which_nothing_can_be_made_is_refused() {
+    let room = Room::new();
+    let scenario =
+        room.scenario("faults:\n  - {fault: stop, process: keeper, for: 2s, at: [1s]}\n");
+    for (duration, why) in [("0s", "500ms, 30s or 5m"), ("2s", "a longer --duration")] {
+        let output = room.run(&scenario, &["--sandbox", "qa", "--duration", duration]);
+
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains(why), "{said}");
+    }
+}

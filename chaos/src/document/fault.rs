@@ -7,7 +7,7 @@ use serde_saphyr::{Location, Spanned};
 
 use super::words::{duration, nearest};
 use super::{Complaint, complain};
-use crate::scenario::{Actor, Breakage, Fault, Kind, Process, When};
+use crate::scenario::{Actor, Breakage, Fault, Kind, Process, Shuffle, When};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -25,15 +25,22 @@ pub(super) struct Written {
     random: Option<Spanned<u32>>,
 }
 
-pub(super) fn read(written: &Spanned<Written>, shuffled: bool) -> Result<Breakage, Complaint> {
+/// Reads a fault of a scenario whose faults are made within this time.
+pub(super) fn read(
+    written: &Spanned<Written>,
+    shuffle: Option<Shuffle>,
+    within: Duration,
+) -> Result<Breakage, Complaint> {
     let (place, written) = (written.referenced, &written.value);
     let kind = kind(&written.fault)?;
     written.has_only(kind)?;
-    Ok(Breakage {
-        fault: written.fault(kind)?,
-        lasts: written.lasts(kind)?,
-        when: written.when(place, shuffled)?,
-    })
+    let fault = written.fault(kind)?;
+    written.may_last(&fault)?;
+    let lasts = written.lasts(kind)?;
+    let when = written.when(place, shuffle.is_some())?;
+    let from_start = shuffle.map_or(Duration::ZERO, |shuffle| shuffle.rest);
+    written.fits(place, from_start, lasts.0, within)?;
+    Ok(Breakage { fault, lasts, when })
 }
 
 fn kind(word: &Spanned<String>) -> Result<Kind, Complaint> {
@@ -160,6 +167,60 @@ impl Written {
         Ok(far)
     }
 
+    /// Refuses a time for what nobody undoes.
+    fn may_last(&self, fault: &Fault) -> Result<(), Complaint> {
+        let at_once = match fault {
+            Fault::Kill(process) => *process != Process::Gateway,
+            Fault::Panic(_) => true,
+            Fault::Emfile { .. }
+            | Fault::Enfile { .. }
+            | Fault::Stop(_)
+            | Fault::Hang(_)
+            | Fault::FdFlood(_)
+            | Fault::ExecStorm(_)
+            | Fault::SlowReader(_)
+            | Fault::DiskFull
+            | Fault::ClockJump(_) => false,
+        };
+        if let (Some(lasts), true) = (&self.lasts, at_once) {
+            let message = format!("`{fault}` has no `for`: it is done at once");
+            let suggestion = Some("remove it".to_owned());
+            return Err(complain(lasts.referenced, message, suggestion));
+        }
+        Ok(())
+    }
+
+    /// Refuses what would never be made, because it would not be undone before the end.
+    fn fits(
+        &self,
+        place: Location,
+        from_start: Duration,
+        lasts: Duration,
+        within: Duration,
+    ) -> Result<(), Complaint> {
+        let mut firsts = Vec::new();
+        for at in self.at.iter().flat_map(|at| &at.value) {
+            firsts.push((at.referenced, duration(at)?));
+        }
+        if let Some(every) = &self.every {
+            firsts.push((every.referenced, duration(every)?));
+        }
+        if firsts.is_empty() {
+            firsts.push((place, from_start));
+        }
+        for (place, at) in firsts {
+            let until = at.saturating_add(lasts);
+            if until > within {
+                let message = format!(
+                    "never made: it would last until {until:?}, and all ends at {within:?}"
+                );
+                let suggestion = "make `duration` longer, or the fault earlier or shorter";
+                return Err(complain(place, message, Some(suggestion.to_owned())));
+            }
+        }
+        Ok(())
+    }
+
     /// "3s", or "1s..5s".
     fn lasts(&self, kind: Kind) -> Result<(Duration, Duration), Complaint> {
         let Some(written) = &self.lasts else {
@@ -184,6 +245,14 @@ impl Written {
     fn when(&self, place: Location, shuffled: bool) -> Result<When, Complaint> {
         let times = (self.at.as_ref(), self.every.as_ref(), self.random.as_ref());
         let when = match times {
+            (Some(at), None, None) if at.value.is_empty() => {
+                let suggestion = "write `at: [5s]`".to_owned();
+                return Err(complain(
+                    at.referenced,
+                    "`at` has no time",
+                    Some(suggestion),
+                ));
+            }
             (Some(at), None, None) => {
                 let times: Result<Vec<_>, _> = at.value.iter().map(duration).collect();
                 When::At(times?)
@@ -194,6 +263,11 @@ impl Written {
                     return Err(complain(every.referenced, "`every` needs some time", None));
                 }
                 When::Every(apart)
+            }
+            (None, None, Some(times)) if times.value == 0 => {
+                let suggestion = "write `random: 3`".to_owned();
+                let place = times.referenced;
+                return Err(complain(place, "`random` is 0", Some(suggestion)));
             }
             (None, None, Some(times)) => When::Random(times.value),
             (None, None, None) if shuffled => return Ok(When::Drawn),

@@ -31,7 +31,7 @@ fn the_least_scenario_has_the_usual_checks() {
 #[test]
 fn a_fault_is_read_with_its_times() {
     let text = format!(
-        "{LEAST}faults:\n  - {{fault: panic, actor: keeper/outside/canary, for: 1s..3s, at: [500ms, 2s]}}\n"
+        "{LEAST}faults:\n  - {{fault: hang, actor: keeper/outside/canary, for: 1s..3s, at: [500ms, 2s]}}\n"
     );
     let scenario = Scenario::parse("mine.yaml", &text).expect("sound");
     let [breakage] = scenario.faults.as_slice() else {
@@ -39,7 +39,7 @@ fn a_fault_is_read_with_its_times() {
     };
     assert_eq!(
         breakage.fault,
-        Fault::Panic(Actor::Named("keeper/outside/canary".into()))
+        Fault::Hang(Actor::Named("keeper/outside/canary".into()))
     );
     assert_eq!(
         breakage.lasts,
@@ -107,6 +107,96 @@ fn mistakes_are_told_with_their_place_and_what_was_meant() {
         (
             "name: again\n",
             "mine.yaml:4:1: `name` is given twice; keep one of them",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refused(text), expected);
+    }
+}
+
+/// It would pass every check.
+#[test]
+fn what_would_never_be_made_or_does_nothing_is_refused() {
+    let cases = [
+        (
+            "faults:\n  - {fault: disk-full, at: [2s, 9s]}\n",
+            "mine.yaml:5:33: never made: it would last until 12s, and all ends at 10s; make `duration` longer, or the fault earlier or shorter",
+        ),
+        (
+            "faults:\n  - {fault: disk-full, every: 20s}\n",
+            "mine.yaml:5:31: never made: it would last until 23s, and all ends at 10s; make `duration` longer, or the fault earlier or shorter",
+        ),
+        (
+            "faults:\n  - {fault: disk-full, for: 11s..1m, random: 2}\n",
+            "mine.yaml:5:5: never made: it would last until 11s, and all ends at 10s; make `duration` longer, or the fault earlier or shorter",
+        ),
+        (
+            "shuffle: {times: 2, rest: 8s}\nfaults:\n  - {fault: disk-full}\n",
+            "mine.yaml:6:5: never made: it would last until 11s, and all ends at 10s; make `duration` longer, or the fault earlier or shorter",
+        ),
+        (
+            "faults:\n  - {fault: disk-full, at: []}\n",
+            "mine.yaml:5:28: `at` has no time; write `at: [5s]`",
+        ),
+        (
+            "faults:\n  - {fault: disk-full, random: 0}\n",
+            "mine.yaml:5:32: `random` is 0; write `random: 3`",
+        ),
+        (
+            "shuffle: {times: 0}\nfaults:\n  - {fault: disk-full}\n",
+            "mine.yaml:4:18: `times` is 0; write how many faults are drawn",
+        ),
+        (
+            "probe: {every: 0ms, limit: 0s}\n",
+            "mine.yaml:4:28: `limit` needs some time; write `500ms`, `30s` or `5m`",
+        ),
+        (
+            "faults:\n  - {fault: kill, process: keeper, for: 3s, at: [1s]}\n",
+            "mine.yaml:5:41: `kill keeper` has no `for`: it is done at once; remove it",
+        ),
+        (
+            "faults:\n  - {fault: panic, process: keeper, for: 3s, at: [1s]}\n",
+            "mine.yaml:5:42: `panic any actor of the keeper` has no `for`: it is done at once; remove it",
+        ),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(refused(text), expected);
+    }
+    let nothing = Scenario::parse("mine.yaml", "name: mine\ndescription: d\nduration: 0s\n");
+    assert_eq!(
+        nothing.expect_err("refused").to_string(),
+        "mine.yaml:3:11: `duration` needs some time; write `500ms`, `30s` or `5m`"
+    );
+    let later = "faults:\n  - {fault: kill, process: gateway, for: 3s, at: [1s]}\n";
+    assert!(Scenario::parse("mine.yaml", &format!("{LEAST}{later}")).is_ok());
+}
+
+#[test]
+fn a_value_of_another_kind_is_told_in_the_words_of_a_scenario() {
+    let cases = [
+        (
+            "faults:\n  - {fault: disk-full, at: 2s}\n",
+            "mine.yaml:5:28: a list is expected here; write `[…]`, also around a single one",
+        ),
+        (
+            "load: {execs: many}\n",
+            "mine.yaml:4:15: a whole number is expected here; write digits only, such as `8`",
+        ),
+        (
+            "faults:\n  - {fault: emfile, process: keeper, spare: few, at: [1s]}\n",
+            "mine.yaml:5:45: a whole number is expected here; write `8`, or `-8`",
+        ),
+        (
+            "checks: {sessions: maybe}\n",
+            "mine.yaml:4:20: yes or no is expected here; write `true` or `false`",
+        ),
+        (
+            "probe: fast\n",
+            "mine.yaml:4:8: a key with its value is expected here; write `{key: value}`",
+        ),
+        (
+            "settle: [5s]\n",
+            "mine.yaml:4:9: a single value is expected here; write it without brackets",
         ),
     ];
     for (text, expected) in cases {
