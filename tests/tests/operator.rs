@@ -708,6 +708,48 @@ fn watching_tells_each_change_as_a_line() {
     }
 }
 
+/// SV-03: whoever waits for an end hears of none where the restart policy begins again, and where there is one nothing holds any
+/// more.
+#[test]
+fn an_end_is_told_as_what_follows_it() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let watched = |name: &str, options: &str, holds: &dyn Fn(&Value) -> bool| {
+            let create = host.say(&format!("create {name} {options}"));
+            let create = create.command(["sh", "-c", "sleep 0.3; exit 2"]);
+            code(&create.finish(), 0);
+            let watching = host.say(&format!("status {name} --watch -o json")).start();
+            until("it has ended", LONG, || {
+                holds(&host.document(&format!("status {name} -o json")).1)
+            });
+            host.done(&format!("delete {name} --force"));
+            let finished = watching.finish();
+            let lines = finished.text();
+            let lines = lines.lines().map(serde_json::from_str);
+            lines.collect::<Result<Vec<Value>, _>>().expect("documents")
+        };
+
+        let again = watched("again", "--restart always", &|status| {
+            status["restarts"]["total"].as_u64() >= Some(2)
+        });
+        let phases: Vec<_> = again.iter().map(|status| &status["phase"]).collect();
+        assert!(
+            phases.iter().any(|phase| **phase == "Pending"),
+            "{phases:?}"
+        );
+        for ended in ["Stopped", "Failed"] {
+            assert!(phases.iter().all(|phase| **phase != ended), "{phases:?}");
+        }
+
+        let once = watched("once", "", &|status| status["phase"] == "Stopped");
+        for status in once.iter().filter(|status| status["phase"] != "Ready") {
+            let conditions = status["conditions"].as_array().expect("conditions");
+            let holds = |condition: &Value| condition["status"] == "True";
+            assert!(!conditions.iter().all(holds), "{status}");
+        }
+    }
+}
+
 #[test]
 fn policies_are_read_compared_and_put_in_force_and_verdicts_explained() {
     for area in everyone() {

@@ -66,7 +66,6 @@ pub(crate) enum Stage {
     /// The keeper's last report holds until then.
     Up {
         until: Moment,
-        word: Word,
     },
     /// Another gateway's keeper, which has until then to report to this one; then it is silent.
     Adopting {
@@ -105,17 +104,6 @@ pub(crate) enum After {
     Fail(Why),
     Begin { at: Moment, why: Why },
     Delete,
-}
-
-/// What a keeper says of its sandbox.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Word {
-    /// It works, well or not.
-    Works,
-    /// It has ended in good order; the keeper is on its way out.
-    Stopped,
-    /// It is lost; the keeper is on its way out.
-    Failed,
 }
 
 /// What the last gateway left.
@@ -158,8 +146,10 @@ pub(crate) struct Alive {
 pub(crate) enum Event {
     /// The keeper that was to be started could not be.
     NotSpawned(Why),
-    /// The present keeper reported.
-    Reported(Word),
+    /// The present keeper reported that the sandbox works, well or not.
+    Reported,
+    /// The present keeper reported that the sandbox is over. It is on its way out.
+    ToldOver(End),
     /// The present keeper's reports have ended.
     Unlinked,
     KeeperFell(End),
@@ -297,7 +287,11 @@ impl Life {
                 self.alive.boundary &= matches!(end, End::Crashed { boundary: true, .. });
             }
             Event::BoundaryFell | Event::BoundaryLeft(_) => self.alive.boundary = false,
-            Event::Reported(_) | Event::Unlinked | Event::NotRemoved | Event::Woke => {}
+            Event::Reported
+            | Event::ToldOver(_)
+            | Event::Unlinked
+            | Event::NotRemoved
+            | Event::Woke => {}
         }
         match (&self.stage, event) {
             (_, Event::Woke) if self.deadline().is_none_or(|deadline| deadline > now) => Vec::new(),
@@ -311,7 +305,7 @@ impl Life {
             ) => self.ran(event, now),
             (Stage::KeeperDown { .. }, Event::BoundaryFell) => self.over(lost(), now),
             (Stage::KeeperDown { .. }, Event::BoundaryLeft(end)) => self.ended(end, now),
-            (Stage::Ending { .. }, _) => self.settle(now),
+            (Stage::Ending { .. }, event) => self.ending(&event, now),
             (Stage::Deleting { .. }, Event::NotRemoved) => {
                 self.stage = Stage::Deleting { at: now + AGAIN };
                 Vec::new()
@@ -319,7 +313,7 @@ impl Life {
             // A keeper that nobody knew of any more, and so is what it keeps.
             (
                 Stage::Stopped { .. } | Stage::Failed { .. } | Stage::Pending { .. },
-                Event::Reported(_),
+                Event::Reported,
             ) => {
                 vec![Command::KillBoundary, Command::KillKeeper]
             }
@@ -338,25 +332,18 @@ impl Life {
     /// News of a generation that runs.
     fn ran(&mut self, event: Event, now: Moment) -> Vec<Command> {
         match event {
-            Event::Reported(word) => {
+            Event::Reported => {
                 self.alive.keeper = true;
                 // It serves only once there is a boundary, and that one's end would have been told.
-                self.alive.boundary |= word == Word::Works;
+                self.alive.boundary = true;
                 self.up.get_or_insert(now);
-                self.stage = Stage::Up {
-                    until: now + LEASE,
-                    word,
-                };
+                self.stage = Stage::Up { until: now + LEASE };
                 Vec::new()
             }
-            // It may be about to fall, or only its uplink did: no lease holds without one. One that has said that the sandbox is
-            // over may go.
+            // It may be about to fall, or only its uplink did: no lease holds without one.
             Event::Unlinked => match self.stage {
-                Stage::Up {
-                    word: Word::Works, ..
-                } => self.woke(now),
+                Stage::Up { .. } => self.woke(now),
                 Stage::Pending { .. }
-                | Stage::Up { .. }
                 | Stage::Starting { .. }
                 | Stage::Adopting { .. }
                 | Stage::Silent { .. }
@@ -373,7 +360,9 @@ impl Life {
                 self.over(why, now)
             }
             Event::NotSpawned(why) => self.keeper_fell(why, now),
-            Event::KeeperFell(end) | Event::BoundaryLeft(end) => self.ended(end, now),
+            Event::KeeperFell(end) | Event::BoundaryLeft(end) | Event::ToldOver(end) => {
+                self.ended(end, now)
+            }
             Event::NotRemoved | Event::Woke => Vec::new(),
         }
     }

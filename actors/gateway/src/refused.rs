@@ -72,6 +72,12 @@ pub(crate) enum Refused {
     Deleting(String),
     #[error("reach sandbox {0}: it has too much to do; try again")]
     Busy(String),
+    #[error("reach sandbox {name}: {why}")]
+    Unobserved { name: String, why: String },
+    #[error(
+        "hear from sandbox {name}: {why}; whether it was done is unknown, and `holdfast status {name}` shows how it stands"
+    )]
+    OutcomeUnknown { name: String, why: String },
     #[error("{what}: {why}")]
     Registry { what: &'static str, why: Unkept },
     #[error("speak as keeper of {id}: {why}")]
@@ -99,6 +105,8 @@ impl Refused {
             Self::NoSuchDecision(_) => (Code::NotFound, "NoSuchDecision"),
             Self::Deleting(_) => (Code::FailedPrecondition, "Deleting"),
             Self::Busy(_) => (Code::Unavailable, "Busy"),
+            Self::Unobserved { .. } => (Code::Unavailable, "Unobserved"),
+            Self::OutcomeUnknown { .. } => (Code::Unknown, "OutcomeUnknown"),
             Self::Registry { .. } => (Code::Unavailable, "RegistryUnavailable"),
             Self::Fenced { .. } => (Code::FailedPrecondition, "Fenced"),
             Self::Host { .. } => (Code::Internal, "Internal"),
@@ -112,7 +120,7 @@ impl Refused {
             | Self::KeeperLost { .. }
             | Self::Exhausted { .. }
             | Self::Busy(_) => SOON_MS,
-            Self::Registry { .. } => LATER_MS,
+            Self::Registry { .. } | Self::Unobserved { .. } => LATER_MS,
             Self::NoSuchSandbox(_)
             | Self::Replaced(_)
             | Self::NameTaken(_)
@@ -126,6 +134,7 @@ impl Refused {
             | Self::NoSuchRevision { .. }
             | Self::NoSuchDecision(_)
             | Self::Deleting(_)
+            | Self::OutcomeUnknown { .. }
             | Self::Fenced { .. }
             | Self::Host { .. } => 0,
         }

@@ -20,7 +20,7 @@ use tokio::sync::watch;
 
 use crate::directory::Posted;
 use crate::host::Host;
-use crate::life::{Ask, Denied, Event, Life, Stage, Word};
+use crate::life::{Ask, Denied, Event, Life, Stage};
 use crate::processes::Watched;
 use crate::refused::Refused;
 use crate::registry::row::{Process, Revision, Row};
@@ -262,20 +262,18 @@ impl State {
             self.boundary = self.find_boundary().map_err(unwatched)?;
             self.watch_boundary(me);
         }
-        let word = match status.phase() {
-            v1::Phase::Stopped => Word::Stopped,
-            v1::Phase::Failed => Word::Failed,
-            v1::Phase::Unspecified
-            | v1::Phase::Pending
-            | v1::Phase::Ready
-            | v1::Phase::Degraded
-            | v1::Phase::Deleting => Word::Works,
+        let event = match ground::told_over(&status) {
+            Some(end) => {
+                self.row.main.clone_from(&status.main);
+                Event::ToldOver(end)
+            }
+            None => Event::Reported,
         };
         self.last = Some(status);
         self.stream = stream;
         self.cut_off = self.ground.is_removed();
         self.look_behind(me);
-        self.step(Event::Reported(word), me.now());
+        self.step(event, me.now());
         let lease = i64::try_from(holdfast_wire::LEASE.as_millis()).unwrap_or(i64::MAX);
         Ok(clock::wall_ms().saturating_add(lease))
     }
@@ -350,11 +348,25 @@ impl State {
     async fn persist(&mut self) -> Result<(), Fault> {
         if self.note() {
             let put = self.arguments.host.ledger.put(&self.row, None).await;
-            put.map_err(Fault::from)
-                .inspect_err(|fault| unobserved(&self.arguments.posted, fault))?;
+            if let Err(why) = put {
+                return Err(self.unkept(why.into()));
+            }
             self.stored.clone_from(&self.row);
         }
         Ok(())
+    }
+
+    /// How it stands could not be written: says so to everybody, and to who waits for what was asked.
+    fn unkept(&mut self, fault: Fault) -> Fault {
+        unobserved(&self.arguments.posted, &fault);
+        for waiting in std::mem::take(&mut self.waiting) {
+            let name = self.row.name().to_owned();
+            let why = fault.to_string();
+            waiting
+                .reply
+                .send(Err(Refused::OutcomeUnknown { name, why }));
+        }
+        fault
     }
 
     /// Tells everybody how it stands.

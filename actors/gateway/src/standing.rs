@@ -282,7 +282,7 @@ pub(crate) fn unobserved(before: &v1::Status, why: &str, wall_ms: i64) -> Option
     let message = format!(
         "the gateway cannot find out how it stands, and tries again: {why}; the workload goes on"
     );
-    let why = Why::new("Unobserved", message);
+    let why = Why::new(UNOBSERVED, message);
     let mut status = before.clone();
     doubt(&mut status, &why, wall_ms);
     if (status.phase(), &status.reason) != (v1::Phase::Degraded, &why.reason) {
@@ -293,6 +293,9 @@ pub(crate) fn unobserved(before: &v1::Status, why: &str, wall_ms: i64) -> Option
     (status.reason, status.message) = (why.reason, why.message);
     Some(status)
 }
+
+/// The reason where the gateway itself does not know how a sandbox stands.
+pub(crate) const UNOBSERVED: &str = "Unobserved";
 
 /// Every condition is unknown.
 fn doubt(status: &mut v1::Status, why: &Why, wall_ms: i64) {

@@ -21,7 +21,7 @@ use crate::host::Host;
 use crate::life::Ask;
 use crate::logs::{self, Logs, Unknown, Wanted};
 use crate::refused::Refused;
-use crate::{roster, sandbox, tree};
+use crate::{roster, sandbox, standing, tree};
 
 pub(super) struct Service {
     pub(super) host: Host,
@@ -42,7 +42,7 @@ impl Gateway for Service {
         let named = request.name.clone();
         let create = |reply| roster::Message::Create(Box::new(request), reply);
         let made = self.roster.ask(create, PATIENCE).await;
-        let entry = made.map_err(|why| unanswered(&named, why))??;
+        let entry = made.map_err(|why| unanswered(&named, &v1::Status::default(), why))??;
         Ok(Response::new(entry.status().as_ref().clone()))
     }
 
@@ -372,12 +372,25 @@ pub(super) async fn ask<T: Send>(
     patience: Duration,
 ) -> Result<T, Refused> {
     let answer = entry.address.ask(question, patience).await;
-    answer.map_err(|why| unanswered(&entry.name, why))
+    answer.map_err(|why| unanswered(&entry.name, &entry.status(), why))
 }
 
-fn unanswered(name: &str, why: Unanswered) -> Refused {
+fn unanswered(name: &str, status: &v1::Status, why: Unanswered) -> Refused {
+    let name = name.to_owned();
     match why {
-        Unanswered::Full | Unanswered::Gone | Unanswered::Late => Refused::Busy(name.to_owned()),
+        Unanswered::Full => Refused::Busy(name),
+        Unanswered::Gone => {
+            if status.reason == standing::UNOBSERVED {
+                let why = status.message.clone();
+                return Refused::Unobserved { name, why };
+            }
+            let why = "the gateway lost sight of it meanwhile".to_owned();
+            Refused::OutcomeUnknown { name, why }
+        }
+        Unanswered::Late => {
+            let why = "it did not answer in time".to_owned();
+            Refused::OutcomeUnknown { name, why }
+        }
     }
 }
 

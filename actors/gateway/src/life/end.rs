@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use holdfast_actor::Moment;
 
-use super::{AGAIN, After, Alive, Command, LEAVE, Life, Restart, Stage, WINDOW, Why};
+use super::{AGAIN, After, Alive, Command, Event, LEAVE, Life, Restart, Stage, WINDOW, Why};
 
 impl Life {
     pub(super) fn main_exited(&mut self, success: bool, why: Why, now: Moment) -> Vec<Command> {
@@ -67,6 +67,17 @@ impl Life {
             return self.woke(now);
         }
         settled
+    }
+
+    /// News while a generation ends.
+    pub(super) fn ending(&mut self, event: &Event, now: Moment) -> Vec<Command> {
+        if let (Stage::Ending { until, .. }, Event::KeeperFell(_)) = (&mut self.stage, event)
+            && self.alive.boundary
+        {
+            // What is left leaves no more by itself.
+            *until = now.max(*until - LEAVE);
+        }
+        self.settle(now)
     }
 
     /// Goes on when both processes are gone.

@@ -12,7 +12,7 @@ fn life(policy: Restart) -> Life {
 fn up(policy: Restart) -> (Life, Moment) {
     let (mut life, now) = (life(policy), Moment::ORIGIN);
     assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
-    life.step(Event::Reported(Word::Works), now);
+    life.step(Event::Reported, now);
     (life, now)
 }
 
@@ -34,8 +34,8 @@ fn exited(success: bool) -> Event {
 fn a_sandbox_starts_and_is_up_with_its_first_report() {
     let (life, now) = up(Restart::Never);
 
-    let (until, word) = (now + LEASE, Word::Works);
-    assert_eq!(life.stage, Stage::Up { until, word });
+    let until = now + LEASE;
+    assert_eq!(life.stage, Stage::Up { until });
     assert_eq!((life.generation, life.epoch), (1, 1));
 }
 
@@ -78,7 +78,7 @@ fn a_silent_keeper_that_reports_again_is_not_killed() {
     let (mut life, now) = up(Restart::Never);
     life.step(Event::Woke, now + LEASE);
 
-    life.step(Event::Reported(Word::Works), now + LEASE + SECOND);
+    life.step(Event::Reported, now + LEASE + SECOND);
 
     assert!(matches!(life.stage, Stage::Up { .. }));
 }
@@ -91,39 +91,70 @@ fn a_keeper_whose_reports_end_is_silent_at_once_and_up_with_the_next_one() {
     assert_eq!(life.step(Event::Unlinked, now), []);
     assert!(matches!(life.stage, Stage::Silent { .. }));
 
-    life.step(Event::Reported(Word::Works), now + SECOND);
+    life.step(Event::Reported, now + SECOND);
     assert!(matches!(life.stage, Stage::Up { .. }));
 }
 
-/// A keeper that says so is on its way out: nothing is waited for that its process would have to be there for.
+/// A keeper that says so is on its way out: nothing is waited for that its process would have to be there for, and nobody is
+/// told of an end that is a beginning.
 #[test]
-fn a_sandbox_that_is_over_by_its_keepers_word_is_wanted_as_one_that_does_not_run() {
-    let said = |word| {
-        let (mut life, now) = up(Restart::Never);
-        life.step(Event::Reported(word), now);
+fn a_sandbox_that_is_over_by_its_keepers_word_is_on_its_way_to_what_follows() {
+    let over = |policy, end| {
+        let (mut life, now) = up(policy);
+        assert_eq!(life.step(Event::ToldOver(end), now), []);
         (life, now)
     };
-    let grace = 10 * SECOND;
-    for word in [Word::Stopped, Word::Failed] {
-        let (mut life, now) = said(word);
-        life.step(Event::Unlinked, now);
-        assert!(matches!(life.stage, Stage::Up { .. }), "it may go");
-
+    let exited = || End::MainExited {
+        success: false,
+        why: Why::new("MainExited", "the main process exited with status 3"),
+    };
+    for end in [exited(), End::BoundaryLost(lost())] {
+        let (mut life, now) = over(Restart::Never, end.clone());
         let deleted = life.ask(Ask::Delete { force: false }, now);
-        assert_eq!(
-            deleted,
-            Ok(vec![Command::KillBoundary, Command::KillKeeper])
-        );
-        let (mut life, now) = said(word);
-        let started = life.ask(Ask::Start, now).expect("granted");
-        let grace = Duration::ZERO;
-        assert_eq!(started, [Command::Halt { grace }]);
+        let killed = vec![Command::KillBoundary, Command::KillKeeper];
+        assert_eq!(deleted, Ok(killed));
+
+        let (mut life, now) = over(Restart::Never, end);
+        assert_eq!(life.ask(Ask::Start, now), Ok(vec![]));
+        life.step(Event::BoundaryFell, now);
+        assert_eq!(life.step(crashed(false), now), [Command::Spawn]);
     }
-    let (mut life, now) = said(Word::Stopped);
+
+    let grace = 10 * SECOND;
+    let (mut life, now) = over(Restart::Never, exited());
     assert_eq!(life.ask(Ask::Stop { grace }, now), Ok(vec![]));
-    let (mut life, now) = said(Word::Failed);
-    let stopped = life.ask(Ask::Stop { grace }, now);
-    assert_eq!(stopped, Ok(vec![Command::Halt { grace }]));
+    let Stage::Ending {
+        after: After::Stop(why),
+        ..
+    } = &life.stage
+    else {
+        panic!("{:?}", life.stage);
+    };
+    assert_eq!(why.reason, "MainExited", "it has ended by itself");
+
+    let (life, _) = over(Restart::OnFailure, exited());
+    let begins = matches!(
+        life.stage,
+        Stage::Ending {
+            after: After::Begin { .. },
+            ..
+        }
+    );
+    assert!(begins, "{:?}", life.stage);
+}
+
+#[test]
+fn a_keeper_that_dies_in_a_stop_takes_no_more_than_the_grace() {
+    let (mut life, now) = up(Restart::Never);
+    let grace = 10 * SECOND;
+    let halt = life.ask(Ask::Stop { grace }, now).expect("granted");
+    assert_eq!(halt, [Command::Halt { grace }]);
+
+    life.step(crashed(true), now + SECOND);
+
+    assert_eq!(life.deadline(), Some(now + grace));
+    let killed = life.step(Event::Woke, now + grace);
+    assert!(killed.contains(&Command::KillBoundary), "{killed:?}");
 }
 
 #[test]
@@ -195,7 +226,7 @@ fn a_keeper_that_nobody_knew_of_is_killed_with_its_boundary() {
     let (mut life, _) = life(Restart::Never).adopted(Alive::default(), lost, Moment::ORIGIN);
     assert!(matches!(life.stage, Stage::Failed { .. }));
 
-    let commands = life.step(Event::Reported(Word::Works), Moment::ORIGIN);
+    let commands = life.step(Event::Reported, Moment::ORIGIN);
 
     assert_eq!(commands, [Command::KillBoundary, Command::KillKeeper]);
 }
@@ -211,7 +242,7 @@ fn an_adopted_keeper_that_reports_has_a_boundary_that_its_death_leaves_behind() 
     );
     let running = Found::Running { gone: lost() };
     let (mut life, _) = life(Restart::Never).adopted(alive, running, now);
-    life.step(Event::Reported(Word::Works), now);
+    life.step(Event::Reported, now);
 
     life.step(crashed(true), now);
 
@@ -288,7 +319,7 @@ fn a_crash_loop_ends_as_failed_with_its_reason() {
         life.step(exited(false), now);
         now = life.deadline().expect("tried again");
         assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
-        life.step(Event::Reported(Word::Works), now);
+        life.step(Event::Reported, now);
     }
 
     life.step(exited(false), now);
@@ -308,7 +339,7 @@ fn keepers_that_fall_again_and_again_are_given_up_with_their_boundary() {
         life.step(crashed(true), now);
         now = life.deadline().expect("replaced");
         assert_eq!(life.step(Event::Woke, now), [Command::Spawn]);
-        life.step(Event::Reported(Word::Works), now);
+        life.step(Event::Reported, now);
     }
 
     let commands = life.step(crashed(true), now);
@@ -504,7 +535,7 @@ impl World {
     fn report(&mut self) {
         if self.keeper {
             if self.boundary {
-                self.step(Event::Reported(Word::Works));
+                self.step(Event::Reported);
             } else {
                 self.keeper = false;
                 self.step(Event::KeeperFell(End::BoundaryLost(lost())));

@@ -4,14 +4,11 @@ use std::time::Duration;
 
 use holdfast_actor::Moment;
 
-use super::{ASKED, After, Ask, Command, Denied, Life, Stage, Why, Word};
+use super::{ASKED, After, Ask, Command, Denied, Life, Stage, Why};
 
 impl Life {
     /// Somebody wants something.
     pub(crate) fn ask(&mut self, ask: Ask, now: Moment) -> Result<Vec<Command>, Denied> {
-        let Some(ask) = self.meant(ask) else {
-            return Ok(Vec::new());
-        };
         match ask {
             Ask::Delete { .. } if self.deletes() => Ok(Vec::new()),
             _ if self.deletes() => Err(Denied::Deleting),
@@ -22,24 +19,6 @@ impl Life {
                 Ok(self.end(After::Delete, now, now))
             }
             Ask::Delete { .. } => Err(Denied::StillRunning),
-        }
-    }
-
-    /// What a wish comes to; `None`: it is so already. A sandbox whose keeper has said that it is over runs no more, though its
-    /// keeper is still on its way out.
-    fn meant(&self, ask: Ask) -> Option<Ask> {
-        let Stage::Up { word, .. } = &self.stage else {
-            return Some(ask);
-        };
-        match (word, ask) {
-            (Word::Works, ask) => Some(ask),
-            (Word::Stopped | Word::Failed, Ask::Delete { .. }) => Some(Ask::Delete { force: true }),
-            (Word::Stopped | Word::Failed, Ask::Start) => Some(Ask::Restart {
-                grace: Duration::ZERO,
-            }),
-            (Word::Stopped, Ask::Stop { .. }) => None,
-            (Word::Failed, Ask::Stop { .. })
-            | (Word::Stopped | Word::Failed, Ask::Restart { .. }) => Some(ask),
         }
     }
 
@@ -105,7 +84,12 @@ impl Life {
 
     fn asked_to_stop(&mut self, grace: Duration, now: Moment) -> Vec<Command> {
         match &self.stage {
-            Stage::Stopped { .. } | Stage::Deleting { .. } => Vec::new(),
+            Stage::Stopped { .. }
+            | Stage::Deleting { .. }
+            | Stage::Ending {
+                after: After::Stop(_),
+                ..
+            } => Vec::new(),
             Stage::Pending { .. } => {
                 self.stage = Stage::Stopped { why: asked("") };
                 Vec::new()
@@ -116,11 +100,14 @@ impl Life {
                 };
                 Vec::new()
             }
-            Stage::Ending { until, .. } => {
-                let until = *until;
+            Stage::Ending { until, after } => {
+                let before = match after {
+                    After::Fail(why) => &*why.message,
+                    After::Stop(_) | After::Begin { .. } | After::Delete => "",
+                };
                 self.stage = Stage::Ending {
-                    until,
-                    after: After::Stop(asked("")),
+                    until: *until,
+                    after: After::Stop(asked(before)),
                 };
                 Vec::new()
             }

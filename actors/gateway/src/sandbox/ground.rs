@@ -131,6 +131,19 @@ fn removed(outcome: io::Result<()>) -> io::Result<()> {
     }
 }
 
+/// How a sandbox ended, if its keeper says in its report that it did.
+pub(crate) fn told_over(status: &v1::Status) -> Option<End> {
+    match status.phase() {
+        v1::Phase::Stopped => Some(over(Some(status))),
+        v1::Phase::Failed => Some(End::BoundaryLost(lost(Some(status)))),
+        v1::Phase::Unspecified
+        | v1::Phase::Pending
+        | v1::Phase::Ready
+        | v1::Phase::Degraded
+        | v1::Phase::Deleting => None,
+    }
+}
+
 /// How a sandbox ended in good order, when these are its keeper's last words.
 pub(crate) fn ended_well(last: Option<&v1::Status>) -> Option<End> {
     last.filter(|last| last.phase() == v1::Phase::Stopped)

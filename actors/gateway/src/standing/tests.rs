@@ -1,7 +1,7 @@
 use holdfast_actor::Seed;
 
 use super::*;
-use crate::life::{Alive, Event, Found, Restart, Word};
+use crate::life::{Alive, Event, Found, Restart};
 use crate::registry::row::Process;
 
 /// What a sandbox is judged by, but for what a test is about.
@@ -44,7 +44,7 @@ fn fresh() -> Life {
 fn up() -> Life {
     let mut life = fresh();
     life.step(Event::Woke, Moment::ORIGIN);
-    life.step(Event::Reported(Word::Works), Moment::ORIGIN);
+    life.step(Event::Reported, Moment::ORIGIN);
     life
 }
 
