@@ -3,6 +3,7 @@
 use std::io::{self, Write as _};
 use std::process::ExitCode;
 
+use holdfast_wire::words::unnumbered;
 use serde_json::{Value, json};
 
 use super::Format;
@@ -65,10 +66,12 @@ impl Failure {
         })
     }
 
-    fn message(&self) -> &str {
+    fn message(&self) -> String {
         match self {
-            Self::Usage(message) | Self::Impossible(message) | Self::Unwritten(message) => message,
-            Self::Interrupted(_) => "interrupted; everything is undone",
+            Self::Usage(message) | Self::Impossible(message) | Self::Unwritten(message) => {
+                unnumbered(message)
+            }
+            Self::Interrupted(_) => "interrupted; everything is undone".to_owned(),
         }
     }
 }
