@@ -162,6 +162,40 @@ fn a_session_that_the_boundary_refuses_takes_ready_away_before_it_is_answered() 
     }
 }
 
+/// EX-23: however many sessions run, eight free descriptors are enough for one more, in the boundary and in the keeper.
+#[test]
+fn eight_free_descriptors_are_enough_for_one_more_session_beside_many() {
+    for area in everyone() {
+        block_on(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (status, _) = watch.ready(SECOND * 10).await;
+            let mut held = Vec::new();
+
+            for process in ["boundary", "keeper"] {
+                // No connection to the boundary is left over from earlier sessions.
+                for _ in 0..4 {
+                    let line = shell("echo held; exec sleep 60");
+                    let mut seen = start(&mut client, line).await.expect("begun");
+                    seen.expect("held").await;
+                    held.push(seen);
+                }
+                let pid = status.pids[process].cast_signed();
+                limit::descriptors(pid, descriptors(pid) + 8);
+                let ran = run(&mut client, shell("exit 5")).await;
+                limit::descriptors(pid, 4096);
+
+                let (_, ending) = ran.unwrap_or_else(|refused| panic!("{process}: {refused}"));
+                assert_eq!(code(&ending), Some(5), "{process}");
+            }
+
+            drop(held);
+            sandbox.end(client).await;
+        });
+    }
+}
+
 /// PX-01, SV-03: a limit lowered from outside is named while it lasts, costs no restart, and is over with its cause.
 #[test]
 fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 /// Promises the descriptors of a session until it runs, or says why it cannot.
 pub(crate) fn session(ledger: &Arc<Ledger>) -> Result<Promise, Status> {
     ledger
-        .promise(FOR_A_SESSION, KEPT)
+        .promise(FOR_A_SESSION, 0)
         .map_err(|short| refused(&short))
 }
 
@@ -38,11 +38,9 @@ fn refused(short: &Short) -> Status {
     problem::status(Code::ResourceExhausted, message, &problem)
 }
 
-/// The file that says what to do, and both ends of three pipes. Three of them stay.
+/// The file that says what to do, and both ends of three pipes. Three of them stay, and the others are closed before the broker,
+/// on the same thread, looks at its next caller: so nothing is kept for it besides.
 const FOR_A_SESSION: u64 = 7;
-
-/// For the broker to look at a caller.
-const KEPT: u64 = 1;
 
 /// Most sessions are short.
 const RETRY_MS: u64 = 250;
