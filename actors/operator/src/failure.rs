@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use holdfast_wire::v1;
 use holdfast_wire::words::unnumbered;
@@ -199,10 +200,17 @@ impl Failure {
             let _infallible = writeln!(text, "{line}");
         }
         let _infallible = writeln!(text, "{prefix}{}", self.message.trim_end());
-        if let Some(hint) = self.hint.as_ref().filter(|_| !quiet) {
+        let advice = self.hint.clone().or_else(|| self.again());
+        if let Some(hint) = advice.filter(|_| !quiet) {
             let _infallible = writeln!(text, "  hint: {hint}");
         }
         text
+    }
+
+    /// When to try again, where whoever refused said so. A document has it in a field of its own.
+    fn again(&self) -> Option<String> {
+        let pause = Duration::from_millis(self.told.as_ref()?.retry_after_ms?);
+        Some(format!("try again in {} s", pause.as_secs_f64()))
     }
 
     /// `{"error":{"code","message","reason","details","retryAfterMs"}}`
@@ -377,6 +385,24 @@ mod tests {
             failure.text(true),
             "holdfast: open audit file /x: disk on fire\n"
         );
+    }
+
+    #[test]
+    fn a_refusal_without_a_hint_says_when_to_try_again() {
+        let refused = |retry| {
+            let failure = Failure::new(Kind::Refused, "start a session: no room");
+            failure.told("RESOURCE_EXHAUSTED", "DescriptorPressure", retry)
+        };
+
+        assert_eq!(
+            refused(Some(250)).text(false),
+            "holdfast: start a session: no room\n  hint: try again in 0.25 s\n"
+        );
+        for silent in [refused(Some(250)).text(true), refused(None).text(false)] {
+            assert_eq!(silent, "holdfast: start a session: no room\n");
+        }
+        let advised = refused(Some(1000)).hint("end one").text(false);
+        assert!(advised.ends_with("  hint: end one\n"), "{advised}");
     }
 
     #[test]
