@@ -605,6 +605,8 @@ fn a_main_process_that_is_not_there_is_named() {
         let mut sandbox = Keeping::new(&area, &Policy::offline().text()).program(&["nosuch"]);
         sandbox.start();
         assert_eq!(sandbox.exit(), Some(0));
+        let log = sandbox.state("keeper.log");
+        assert!(!log.contains("every condition holds"), "{log}");
         let last = sandbox.last().expect("a last word");
         assert_eq!(last.reason, "MainExited");
         assert!(

@@ -8,7 +8,7 @@
 //!              Recording ───┤                       │
 //!  rulebook ── Policy ──────┘                       └── whether a canary is wanted now
 //!
-//!  Pending ── all True ──> Ready ── one is not ──> Degraded ── all True ──> Ready
+//!  Pending ── all True ──> Ready ── one is not, or its end is known ──> Degraded ── all True ──> Ready
 //!      └───────────┴── given up, or the fence is unproven ──> Failed    └── ended ──> Stopped
 //! ```
 //!
@@ -69,6 +69,13 @@ pub enum Event {
         enforced: u64,
         /// Why the one that is wanted cannot be in force; empty if it can.
         error: String,
+    },
+    /// It will come to its end: nobody may begin anything in it any more.
+    Ending {
+        /// One word of the contract.
+        reason: &'static str,
+        /// One sentence.
+        message: String,
     },
     /// The sandbox came to its end.
     Over {
@@ -197,10 +204,17 @@ pub struct Health {
     listening: Listening,
     unheard: Unheard,
     policy: Option<(u64, u64, String)>,
-    over: Option<(Phase, &'static str, String)>,
+    end: Option<End>,
     was_ready: bool,
     report: Report,
     now: Moment,
+}
+
+/// The end, with its reason, as soon as it is known.
+#[derive(Clone, Debug)]
+enum End {
+    Coming(&'static str, String),
+    Come(Phase, &'static str, String),
 }
 
 /// How the boundary stands.
@@ -238,7 +252,7 @@ impl Health {
             listening: Listening::default(),
             unheard: Unheard::new(now),
             policy: None,
-            over: None,
+            end: None,
             was_ready: takes_over,
             report: Report::unknown(now),
             now,
@@ -261,7 +275,7 @@ impl Health {
         self.report = report;
         Turn {
             changed,
-            canary: self.over.is_none() && (probe || mended),
+            canary: self.end.is_none() && (probe || mended),
         }
     }
 
@@ -289,7 +303,7 @@ impl Health {
     /// Whether a canary could prove anything: not while boundary or launcher are away or descriptors are short.
     pub fn admits_canary(&self) -> bool {
         let linked = matches!(self.link, Link::Up { heard } if self.now.since(heard) <= BEAT_AGE);
-        self.over.is_none() && linked && !self.is_pressed() && !self.is_launcher_silent()
+        self.end.is_none() && linked && !self.is_pressed() && !self.is_launcher_silent()
     }
 
     fn is_pressed(&self) -> bool {
@@ -328,10 +342,16 @@ impl Health {
                 phase,
                 reason,
                 message,
-            } => self.over = Some((phase, reason, message)),
+            } => self.end = Some(End::Come(phase, reason, message)),
+            Event::Ending { reason, message } => self.approach(reason, message),
             Event::Passed => {}
         }
         false
+    }
+
+    /// What was known first is why: the rest follows from it.
+    fn approach(&mut self, reason: &'static str, message: String) {
+        self.end.get_or_insert(End::Coming(reason, message));
     }
 
     /// A canary proves every condition that it has met, and disproves the one that it has not.

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use holdfast_actor::{Change, Clock, End, Fault, Root, Tree};
 use holdfast_wire::v1;
-use holdfast_wire::v1::exit::How;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
@@ -115,7 +114,7 @@ impl Lasting {
             &held.attached,
             vitals.clone(),
         ));
-        let main = bind_workload(&mut tree, &assignment, &sessions, &board);
+        let main = bind_workload(&mut tree, &assignment, &sessions, &board, &vitals);
         let rulebook = tree.bind::<Rulebook>(
             "keeper/rulebook",
             rulebook::Arguments {
@@ -181,12 +180,16 @@ impl Lasting {
         let halt = tokio::select! {
             Some(halt) = self.halts.recv() => Some(halt),
             // With the boundary the main process is lost, and with the tree the one who would tell of it: neither is an end of its own.
-            Ok(_) = main.wait_for(|main| ended_itself(main.as_ref())) => None,
+            Ok(_) = main.wait_for(|main| main.as_ref().is_some_and(workload::ended_itself)) => None,
             end = self.root.ended() => return self.fallen(&end, last).await,
         };
         let ending = match &halt {
             Some(halt) => {
                 tracing::info!(grace = ?halt.grace, "asked to end the sandbox");
+                self.vitals.note(Event::Ending {
+                    reason: "Stopping",
+                    message: "it is being stopped on request".to_owned(),
+                });
                 self.sessions.halt(halt.grace).await;
                 None
             }
@@ -195,7 +198,7 @@ impl Lasting {
         self.finish().await;
         let ending = ending.or_else(|| self.main.borrow().clone());
         let (reason, message) = match (&halt, &ending) {
-            (None, Some(ending)) => ("MainExited", exited(ending)),
+            (None, Some(ending)) => (workload::EXITED, workload::exited(ending)),
             (Some(_), _) | (None, None) => ("Halted", "it was stopped".to_owned()),
         };
         let now = self.sessions.now_ms();
@@ -265,16 +268,12 @@ impl Lasting {
     }
 }
 
-/// Whether the main process has ended, and not because everything did.
-fn ended_itself(main: Option<&v1::Ending>) -> bool {
-    main.is_some_and(|ending| ending.reason != "BoundaryLost")
-}
-
 fn bind_workload(
     tree: &mut Tree,
     assignment: &Assignment,
     sessions: &Arc<Sessions>,
     board: &Board,
+    vitals: &Vitals,
 ) -> watch::Receiver<Option<v1::Ending>> {
     let (ended, main) = watch::channel(None);
     tree.bind::<Workload>(
@@ -287,6 +286,7 @@ fn bind_workload(
             log: assignment.log.clone(),
             ended: Arc::new(ended),
             board: board.clone(),
+            vitals: vitals.clone(),
             session: Arc::new(Mutex::new(None)),
         },
     );
@@ -376,26 +376,6 @@ fn first(
     }
 }
 
-/// How the main process ended, in one sentence.
-fn exited(ending: &v1::Ending) -> String {
-    let how = ending.exit.as_ref().and_then(|exit| exit.how.as_ref());
-    let because = |how: String| match &*ending.reason {
-        "" => how,
-        reason => format!("{how} ({reason})"),
-    };
-    match how {
-        Some(How::Code(code)) => because(format!("the main process exited with status {code}")),
-        Some(How::Signal(signal)) => {
-            because(format!("the main process was ended by signal {signal}"))
-        }
-        Some(How::Unknown(why)) if ending.reason.is_empty() => {
-            format!("the main process ended, nobody knows how: {why}")
-        }
-        Some(How::Unknown(why)) => format!("the main process could not be started: {why}"),
-        None => "the main process ended, nobody knows how".to_owned(),
-    }
-}
-
 /// How long the last bytes of a sandbox may take to their upstreams.
 const FINISH: Duration = Duration::from_secs(10);
 
@@ -404,39 +384,3 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// How long the workload's log may take to its last line.
 const LAST_LINE: Duration = Duration::from_secs(2);
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn ending(how: How, reason: &str) -> v1::Ending {
-        v1::Ending {
-            exit: Some(v1::Exit { how: Some(how) }),
-            reason: reason.to_owned(),
-            ..v1::Ending::default()
-        }
-    }
-
-    #[test]
-    fn the_main_processs_end_is_one_sentence() {
-        assert_eq!(
-            exited(&ending(How::Code(3), "")),
-            "the main process exited with status 3"
-        );
-        assert_eq!(
-            exited(&ending(How::Signal(9), "")),
-            "the main process was ended by signal 9"
-        );
-        assert_eq!(
-            exited(&ending(How::Signal(9), "OutOfMemory")),
-            "the main process was ended by signal 9 (OutOfMemory)"
-        );
-        assert_eq!(
-            exited(&ending(
-                How::Unknown("find x: no".to_owned()),
-                "ProgramNotFound"
-            )),
-            "the main process could not be started: find x: no"
-        );
-    }
-}

@@ -292,6 +292,7 @@ impl State {
             | Event::Asked(_)
             | Event::Recording(_)
             | Event::Policy { .. }
+            | Event::Ending { .. }
             | Event::Over { .. }
             | Event::Passed => {}
         }

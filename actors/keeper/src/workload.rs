@@ -13,15 +13,19 @@ use std::sync::Arc;
 
 use holdfast_actor::{Actor, Fault, Me};
 use holdfast_wire::v1;
+use holdfast_wire::v1::exit::How;
 use holdfast_wire::v1::session_output::Kind;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
 use tonic::Status;
 
 use crate::board::Board;
+use crate::health::Event;
 use crate::sessions::attend::Attending;
+use crate::sessions::book::BOUNDARY_LOST;
 use crate::sessions::errand::{self, Home, MAIN};
 use crate::sessions::lasting::{Begun, Sessions};
+use crate::status::Vitals;
 use log::Log;
 
 mod log;
@@ -41,6 +45,7 @@ pub(crate) struct Arguments {
     pub(crate) log: PathBuf,
     pub(crate) ended: Arc<watch::Sender<Option<v1::Ending>>>,
     pub(crate) board: Board,
+    pub(crate) vitals: Vitals,
     /// The session, once it is known.
     pub(crate) session: Arc<Mutex<Option<u64>>>,
 }
@@ -67,8 +72,9 @@ impl Actor for Workload {
                     arguments.attend(&this, log, attending).await?
                 }
                 Err(Failure::NotStarted(status)) => {
-                    tracing::error!(%status, "start the main process");
                     let ending = arguments.unstarted(&status);
+                    arguments.foretell(&ending);
+                    tracing::error!(%status, "start the main process");
                     let told = Some(ending.clone());
                     arguments.board.revise(|status| status.main = told);
                     ending
@@ -121,7 +127,10 @@ impl Arguments {
                 Some(Ok(Kind::Begun(_))) => continue,
                 Some(Ok(Kind::Chunk(chunk))) => log.chunk(&chunk, self.sessions.wall()),
                 Some(Ok(Kind::Lost(bytes))) => log.lost(bytes, self.sessions.wall()),
-                Some(Ok(Kind::Ended(ending))) => return Ok(ending),
+                Some(Ok(Kind::Ended(ending))) => {
+                    self.foretell(&ending);
+                    return Ok(ending);
+                }
                 Some(Err(status)) => {
                     return Err(Fault::failed(status.message().to_owned()));
                 }
@@ -175,12 +184,23 @@ impl Arguments {
         }
     }
 
+    /// From here on the sandbox comes to its end, and is not ready for anything. With the boundary the main process is lost; that is no
+    /// end of its own.
+    fn foretell(&self, ending: &v1::Ending) {
+        if ended_itself(ending) {
+            self.vitals.note(Event::Ending {
+                reason: EXITED,
+                message: exited(ending),
+            });
+        }
+    }
+
     fn unstarted(&self, status: &Status) -> v1::Ending {
         let now = self.sessions.now_ms();
         let reason = holdfast_wire::problem::of(status).map(|problem| problem.reason);
         v1::Ending {
             exit: Some(v1::Exit {
-                how: Some(v1::exit::How::Unknown(status.message().to_owned())),
+                how: Some(How::Unknown(status.message().to_owned())),
             }),
             reason: reason.unwrap_or_else(|| "NotStarted".to_owned()),
             started_ms: now,
@@ -196,4 +216,68 @@ fn is_passing(status: &Status) -> bool {
         status.code(),
         tonic::Code::Unavailable | tonic::Code::ResourceExhausted
     )
+}
+
+/// Whether the main process has ended, and not because everything did.
+pub(crate) fn ended_itself(ending: &v1::Ending) -> bool {
+    ending.reason != BOUNDARY_LOST
+}
+
+/// How the main process ended, in one sentence.
+pub(crate) fn exited(ending: &v1::Ending) -> String {
+    let how = ending.exit.as_ref().and_then(|exit| exit.how.as_ref());
+    let because = |how: String| match &*ending.reason {
+        "" => how,
+        reason => format!("{how} ({reason})"),
+    };
+    match how {
+        Some(How::Code(code)) => because(format!("the main process exited with status {code}")),
+        Some(How::Signal(signal)) => {
+            because(format!("the main process was ended by signal {signal}"))
+        }
+        Some(How::Unknown(why)) if ending.reason.is_empty() => {
+            format!("the main process ended, nobody knows how: {why}")
+        }
+        Some(How::Unknown(why)) => format!("the main process could not be started: {why}"),
+        None => "the main process ended, nobody knows how".to_owned(),
+    }
+}
+
+/// The reason of a sandbox that is over with its main process.
+pub(crate) const EXITED: &str = "MainExited";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ending(how: How, reason: &str) -> v1::Ending {
+        v1::Ending {
+            exit: Some(v1::Exit { how: Some(how) }),
+            reason: reason.to_owned(),
+            ..v1::Ending::default()
+        }
+    }
+
+    #[test]
+    fn the_main_processs_end_is_one_sentence() {
+        assert_eq!(
+            exited(&ending(How::Code(3), "")),
+            "the main process exited with status 3"
+        );
+        assert_eq!(
+            exited(&ending(How::Signal(9), "")),
+            "the main process was ended by signal 9"
+        );
+        assert_eq!(
+            exited(&ending(How::Signal(9), "OutOfMemory")),
+            "the main process was ended by signal 9 (OutOfMemory)"
+        );
+        assert_eq!(
+            exited(&ending(
+                How::Unknown("find x: no".to_owned()),
+                "ProgramNotFound"
+            )),
+            "the main process could not be started: find x: no"
+        );
+    }
 }

@@ -3,7 +3,7 @@
 use holdfast_actor::Moment;
 
 use super::{
-    BEAT_AGE, CANARY_AGE, Condition, Health, Kind, Link, Listening, Phase, Report, SAMPLE_AGE,
+    BEAT_AGE, CANARY_AGE, Condition, End, Health, Kind, Link, Listening, Phase, Report, SAMPLE_AGE,
     Sample, Short, Truth, Unlinked,
 };
 
@@ -25,7 +25,13 @@ impl Health {
                 reason,
                 message,
                 observed,
-            } = self.find(kind, now);
+            } = match &self.end {
+                // Whatever was seen of it says nothing of what is left.
+                Some(End::Coming(reason, message) | End::Come(_, reason, message)) => {
+                    unknown(reason, message, now)
+                }
+                None => self.find(kind, now),
+            };
             let last = &before.conditions[kind as usize];
             let since = if last.status == status {
                 last.since
@@ -44,15 +50,13 @@ impl Health {
         let failing = conditions
             .iter()
             .find(|condition| condition.status != Truth::True);
-        let (phase, reason, message) = match (&self.over, failing) {
-            (Some((phase, reason, message)), _) => (*phase, *reason, message.clone()),
-            (None, None) => (Phase::Ready, "", String::new()),
-            (None, Some(condition)) => {
-                let Condition {
-                    reason, message, ..
-                } = condition;
-                (self.phase_of_failure(), *reason, message.clone())
-            }
+        let (reason, message) = failing.map_or(("", String::new()), |condition| {
+            (condition.reason, condition.message.clone())
+        });
+        let phase = match (&self.end, failing) {
+            (Some(End::Come(phase, ..)), _) => *phase,
+            (None, None) => Phase::Ready,
+            (Some(End::Coming(..)) | None, _) => self.phase_of_failure(),
         };
         let since = if before.phase == phase {
             before.since

@@ -7,7 +7,7 @@ use holdfast_wire::v1;
 
 use crate::coverage::by_port;
 
-use super::{Health, Kind, Link, Phase, Process, Proof, Sample, Short, Want};
+use super::{Health, Kind, Link, Process, Proof, Sample, Short, Want};
 
 /// A part that does not serve.
 #[derive(Clone, Debug)]
@@ -25,7 +25,7 @@ impl Health {
             if let What::GaveUp { reason } = &change.what {
                 // Not Failed: the sandbox lives, and whether its next keeper is the last one is for the gateway to say.
                 let message = format!("the keeper gave up: {reason}; it is being replaced");
-                self.over = Some((Phase::Degraded, "ActorGivenUp", message));
+                self.approach("ActorGivenUp", message);
             }
             return false;
         }

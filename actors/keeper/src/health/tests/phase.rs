@@ -46,3 +46,18 @@ fn what_no_restart_can_cure_is_failed() {
     assert_eq!(stands(&given_up), (Phase::Degraded, "ActorGivenUp"));
     assert!(given_up.report().message.contains("being replaced"));
 }
+
+/// SV-01: between its known end and its last word it is not shown Ready, whatever a canary on its way says.
+#[test]
+fn what_will_end_is_not_ready_any_more() {
+    for (mut health, phase) in [(almost(), Phase::Pending), (ready(), Phase::Degraded)] {
+        let (reason, message) = ("MainExited", "no such program".to_owned());
+        health.step(Event::Ending { reason, message }, at(10));
+
+        let turn = health.step(walked(9, 11, None), at(11));
+
+        assert!(!turn.canary && !health.admits_canary());
+        assert_eq!(stands(&health), (phase, "MainExited"));
+        assert_eq!(health.report().message, "no such program");
+    }
+}
