@@ -582,6 +582,7 @@ fn the_main_process_is_written_down_and_its_end_ends_the_sandbox() {
             assert_eq!(last.phase(), v1::Phase::Stopped);
             assert_eq!(last.reason, "MainExited");
             assert_eq!(last.message, "the main process exited with status 3");
+            nothing_holds(&last);
             assert_eq!(last.main.as_ref().and_then(code), Some(3));
             let lines: Vec<String> = sandbox
                 .state("workload.log")
@@ -727,8 +728,18 @@ fn a_lost_boundary_is_told_at_once() {
                 (last.phase(), last.reason.as_str()),
                 (v1::Phase::Failed, "BoundaryLost")
             );
+            nothing_holds(&last);
             sandbox.gone();
         });
+    }
+}
+
+/// Of what is over nothing is said to hold, and every condition says why.
+fn nothing_holds(last: &v1::Status) {
+    assert_eq!(last.conditions.len(), 8);
+    for condition in &last.conditions {
+        assert_eq!(condition.status(), v1::Truth::Unknown, "{condition:?}");
+        assert_eq!(condition.reason, last.reason, "{condition:?}");
     }
 }
 

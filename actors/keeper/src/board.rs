@@ -33,18 +33,6 @@ impl Board {
             *status != before
         });
     }
-
-    /// Moves to another phase.
-    pub fn enter(&self, phase: v1::Phase, reason: &str, message: &str, now_ms: i64) {
-        self.revise(|status| {
-            if status.phase() != phase {
-                status.since_ms = now_ms;
-            }
-            status.set_phase(phase);
-            reason.clone_into(&mut status.reason);
-            message.clone_into(&mut status.message);
-        });
-    }
 }
 
 #[cfg(test)]
@@ -59,11 +47,8 @@ mod tests {
         board.revise(|status| status.reason.clear());
         assert!(!watcher.has_changed().expect("a board"));
 
-        board.enter(v1::Phase::Ready, "", "", 7);
+        board.revise(|status| status.since_ms = 7);
         assert!(watcher.has_changed().expect("a board"));
         assert_eq!(watcher.borrow_and_update().since_ms, 7);
-
-        board.enter(v1::Phase::Ready, "", "", 9);
-        assert!(!watcher.has_changed().expect("a board"));
     }
 }

@@ -31,6 +31,7 @@ use crate::rulebook::{self, Read, Rulebook};
 use crate::service::door::Door;
 use crate::service::serve::{self, Server};
 use crate::service::{Halt, Service};
+use crate::sessions::book::BOUNDARY_LOST;
 use crate::sessions::errand::Home;
 use crate::sessions::lasting::Sessions;
 use crate::sessions::pool::Pool;
@@ -201,7 +202,6 @@ impl Lasting {
             (None, Some(ending)) => (workload::EXITED, workload::exited(ending)),
             (Some(_), _) | (None, None) => ("Halted", "it was stopped".to_owned()),
         };
-        let now = self.sessions.now_ms();
         self.board.revise(|status| {
             status.main.clone_from(&ending);
             status.sessions = Some(self.sessions.counts());
@@ -209,9 +209,8 @@ impl Lasting {
         self.vitals.note(Event::Over {
             phase: health::Phase::Stopped,
             reason,
-            message: message.clone(),
+            message,
         });
-        self.board.enter(v1::Phase::Stopped, reason, &message, now);
         let status = self.board.status();
         last(&status);
         if let Some(halt) = halt {
@@ -259,9 +258,11 @@ impl Lasting {
         if !self.gone() {
             return Over::Fenced(why);
         }
-        let now = self.sessions.now_ms();
-        self.board
-            .enter(v1::Phase::Failed, "BoundaryLost", &why, now);
+        self.vitals.note(Event::Over {
+            phase: health::Phase::Failed,
+            reason: BOUNDARY_LOST,
+            message: why,
+        });
         let status = self.board.status();
         last(&status);
         Over::Lost(Box::new(status))

@@ -333,10 +333,6 @@ fn write_report(status: &mut v1::Status, report: &Report, anchor: Anchor) {
         .iter()
         .map(|condition| write_condition(condition, anchor))
         .collect();
-    // What is over stays so, whoever said it.
-    if matches!(status.phase(), v1::Phase::Stopped | v1::Phase::Failed) {
-        return;
-    }
     status.set_phase(report.phase.into());
     report.reason.clone_into(&mut status.reason);
     status.message = unnumbered(&report.message);
@@ -464,13 +460,26 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_over_is_not_taken_back() {
+    async fn what_is_over_is_not_taken_back_and_holds_no_condition() {
         let (vitals, board) = vitals();
-        board.enter(v1::Phase::Stopped, "MainExited", "", 7);
+        all_but_the_canary(&vitals);
+        vitals.note(walked());
+        vitals.note(Event::Over {
+            phase: Phase::Stopped,
+            reason: "MainExited",
+            message: "the main process exited with status 3".to_owned(),
+        });
 
         all_but_the_canary(&vitals);
         vitals.note(walked());
 
-        assert_eq!(board.status().phase(), v1::Phase::Stopped);
+        let status = board.status();
+        assert_eq!(status.phase(), v1::Phase::Stopped);
+        assert_eq!(status.conditions.len(), 8);
+        for condition in &status.conditions {
+            assert_eq!(condition.status(), v1::Truth::Unknown);
+            assert_eq!(condition.reason, "MainExited");
+            assert_eq!(condition.message, status.message);
+        }
     }
 }
