@@ -154,8 +154,8 @@ impl Lasting {
         let (desk, control, seed) = (Arc::clone(&works.desk), works.control.clone(), works.seed);
         works.bind(&mut tree)?;
         let root = tree::grow(tree, seed, observer(&vitals, &sessions, &held.link)).await?;
-        vitals.note(Event::Fence(Ok(())));
         vitals.note(Event::Linked);
+        vitals.note(Event::Fence(Ok(())));
         Ok(Self {
             root,
             sessions,

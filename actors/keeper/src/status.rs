@@ -431,7 +431,7 @@ mod tests {
     async fn the_log_is_told_of_another_phase_or_reason_only() {
         let (vitals, _) = vitals();
         let first = vitals.0.state.lock().logged;
-        assert_eq!(first, (Phase::Pending, "FenceUnproven"));
+        assert_eq!(first, (Phase::Pending, "Starting"));
 
         let mut said = first;
         let news = [

@@ -124,13 +124,24 @@ impl Health {
         match &self.fence {
             Some(Ok(())) => holding("Proven", now),
             Some(Err(gap)) => failing("FenceUnproven", gap.clone(), now),
-            None => unknown("FenceUnproven", "the fence has not been proved yet", now),
+            None => self.beginning(now),
+        }
+    }
+
+    /// Nothing has been heard of the boundary yet, and nothing is wrong with it.
+    fn beginning(&self, now: Moment) -> Finding {
+        // Before the proof nothing but a takeover has been Ready.
+        if self.was_ready {
+            let what = "a new keeper takes the sandbox over; the workload goes on";
+            unknown("KeeperRestarting", what, now)
+        } else {
+            unknown("Starting", "the keeper builds the fence", now)
         }
     }
 
     fn find_link(&self, now: Moment) -> Finding {
         match &self.link {
-            Link::Unreached => unknown("LinkLost", "the boundary has not been reached yet", now),
+            Link::Unreached => self.beginning(now),
             Link::Up { heard } if now.since(*heard) <= BEAT_AGE => holding("Linked", *heard),
             Link::Up { heard } => {
                 let what = "the boundary has given no sign of life for too long; it is stopped or the host is busy";

@@ -61,3 +61,22 @@ fn what_will_end_is_not_ready_any_more() {
         assert_eq!(health.report().message, "no such program");
     }
 }
+
+/// Nothing is wrong with a fence of which nothing has been heard yet.
+#[test]
+fn a_keeper_that_begins_says_so_until_it_has_heard_the_proof() {
+    for (takes_over, told) in [
+        (true, (Phase::Degraded, "KeeperRestarting")),
+        (false, (Phase::Pending, "Starting")),
+    ] {
+        let mut health = Health::new(at(0), takes_over);
+        health.step(change("keeper/link", What::Starting, 0), at(1));
+        assert_eq!(stands(&health), told);
+
+        health.step(Event::Linked, at(2));
+        assert_eq!(stands(&health), told);
+        health.step(Event::Fence(Err("a gap".to_owned())), at(3));
+
+        assert_eq!(stands(&health), (Phase::Failed, "FenceUnproven"));
+    }
+}
