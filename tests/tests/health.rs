@@ -328,13 +328,73 @@ fn a_part_that_hangs_or_falls_is_named_until_a_canary_has_passed_it() {
                 ("keeper/network/capture", ConditionType::ProxyServing),
             ] {
                 let struck = now_ms();
-                strike(&mut client, path).await;
+                strike(&mut client, "keeper", path).await;
                 // What stands behind a part falls with it, the service too: whoever watches comes again.
                 let back = proved_since(&sandbox, struck, kind).await;
                 assert!(back.canary.expect("a canary").last_ok_ms >= struck);
                 let actor = path.trim_start_matches("keeper/");
                 assert!(back.restarts[actor] >= 1, "{:?}", back.restarts);
                 client = sandbox.client().await;
+            }
+            sandbox.end(client).await;
+        });
+    }
+}
+
+/// SV-01, BD-04: a part of the boundary that falls, or one that stands outside, costs Ready at once, is named, counted, and comes back by
+/// itself.
+#[test]
+fn a_part_that_serves_no_call_just_now_is_missed_at_once_and_named() {
+    for area in everyone() {
+        block_on(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            sandbox.spec.chaos = true;
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            watch.ready(SECOND * 10).await;
+
+            for (process, path, counted, kind) in [
+                (
+                    "boundary",
+                    "boundary/broker",
+                    "boundary/broker",
+                    ConditionType::BrokerServing,
+                ),
+                (
+                    "boundary",
+                    "boundary/launcher",
+                    "boundary/launcher",
+                    ConditionType::ExecAdmitting,
+                ),
+                (
+                    "boundary",
+                    "boundary/service",
+                    "boundary/service",
+                    ConditionType::BoundaryLinked,
+                ),
+                (
+                    "keeper",
+                    "keeper/outside/canary",
+                    "outside/canary",
+                    ConditionType::ExecAdmitting,
+                ),
+                (
+                    "keeper",
+                    "keeper/outside/uplink",
+                    "outside/uplink",
+                    ConditionType::ExecAdmitting,
+                ),
+            ] {
+                strike(&mut client, process, path).await;
+                let fallen = |status: &v1::Status| status.phase() != Phase::Ready;
+                let (told, after) = watch.until(SECOND, fallen).await;
+                let (back, _) = watch.ready(SECOND * 5).await;
+
+                assert!(after < SECOND / 2, "{path}: {after:?}");
+                assert_eq!(told.reason, "ActorRestarting", "{told:#?}");
+                assert!(told.message.contains(path), "{}", told.message);
+                assert_eq!(condition(&told, kind).status(), v1::Truth::False);
+                assert!(back.restarts[counted] >= 1, "{:?}", back.restarts);
             }
             sandbox.end(client).await;
         });
@@ -415,10 +475,10 @@ fn descriptors(pid: i32) -> u64 {
     leaks::descriptors(pid).expect("the process is there")
 }
 
-async fn strike(client: &mut Client, path: &str) {
+async fn strike(client: &mut Client, process: &str, path: &str) {
     let request = v1::StrikeRequest {
         path: path.to_owned(),
-        process: "keeper".to_owned(),
+        process: process.to_owned(),
         blow: v1::Blow::Panic.into(),
         ..v1::StrikeRequest::default()
     };

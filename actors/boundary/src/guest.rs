@@ -69,6 +69,17 @@ impl Guest {
         self.posted.notify_one();
     }
 
+    /// Tells it something that must not wait for what serves it: that may be what has fallen.
+    pub(crate) fn tell(&self, kind: Kind) {
+        let handoff = Handoff { kind: Some(kind) };
+        if self.socket.try_send(&handoff.encode_to_vec(), &[]).is_err()
+            && let Some(kind) = handoff.kind
+        {
+            // No room just now. One that is gone is gone either way.
+            self.post((kind, Vec::new()));
+        }
+    }
+
     /// Ends every connection with it, now.
     pub(crate) fn dismiss(&self) {
         self.cut.cancel();

@@ -202,6 +202,14 @@ impl Hold {
         Ok(())
     }
 
+    /// Tells the holder of a change in the boundary's tree.
+    pub(crate) fn tell(&self, changed: v1::Changed) {
+        let guests = self.guests.lock();
+        if let Some(holder) = guests.iter().find(|guest| self.check(guest).is_ok()) {
+            holder.tell(Kind::Changed(changed));
+        }
+    }
+
     /// Hands `guest` the listener on `port` once more, if that is open and it holds the boundary.
     pub(crate) fn listener(&self, guest: &Guest, port: u16) {
         if self.check(guest).is_ok()

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use holdfast_actor::{Actor, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_actor::{Actor, Change, Dynamic, Fault, Me, Root, Seed, Tree};
 use holdfast_kernel::fork;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
@@ -138,9 +138,7 @@ async fn start(
         },
     );
     let root = tree
-        .start(Seed::fresh(), |change: &holdfast_actor::Change| {
-            tracing::debug!(?change, "supervision");
-        })
+        .start(Seed::fresh(), observer(&hold))
         .await
         .map_err(|unfit| Fault::bug(unfit.to_string()))?;
     let first = move || {
@@ -149,6 +147,17 @@ async fn start(
         }
     };
     Ok((root, hold, first, built.launcher))
+}
+
+/// Hears of each change in the tree, and has the keeper told.
+fn observer(hold: &Arc<Hold>) -> impl Fn(&Change) + Send + Sync + use<> {
+    let hold = Arc::clone(hold);
+    move |change: &Change| {
+        tracing::debug!(?change, "supervision");
+        if let Some(changed) = tree::news(change) {
+            hold.tell(changed);
+        }
+    }
 }
 
 /// Hears what the launcher tells.

@@ -15,7 +15,7 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Child, Clock, Strategy, Supervisor, View, rows};
+use holdfast_actor::{Change, Child, Clock, Reason, Strategy, Supervisor, View, What, rows};
 use holdfast_wire::v1;
 
 /// The tree of a boundary.
@@ -38,13 +38,37 @@ fn part(id: &str) -> Child {
 
 /// How the tree stands, for people. Sessions have a table of their own, and no rows here.
 pub(crate) fn told(views: &[View], clock: &Clock) -> v1::Tree {
-    let shown = views
-        .iter()
-        .filter(|view| !view.path.as_str().starts_with("boundary/sessions/"));
+    let shown = views.iter().filter(|view| !is_session(view.path.as_str()));
     v1::Tree {
         process: "boundary".to_owned(),
         rows: rows(shown, clock),
     }
+}
+
+/// A change, for the keeper; `None` of a session.
+pub(crate) fn news(change: &Change) -> Option<v1::Changed> {
+    if is_session(change.path.as_str()) {
+        return None;
+    }
+    let fell = match &change.what {
+        What::Dying { reason } | What::Fell { reason, .. } | What::GaveUp { reason } => {
+            reason.to_string()
+        }
+        What::Stuck => Reason::Stuck.to_string(),
+        What::StartTooLong => Reason::StartTooLong.to_string(),
+        What::Wedged => Reason::Wedged.to_string(),
+        What::Starting | What::Up | What::Stopping | What::Stopped | What::Overdue => String::new(),
+    };
+    Some(v1::Changed {
+        path: change.path.to_string(),
+        up: change.what == What::Up,
+        fell,
+        restarts: change.restarts.into(),
+    })
+}
+
+fn is_session(path: &str) -> bool {
+    path.starts_with("boundary/sessions/")
 }
 
 /// How many sessions run at a time; the next one is refused by name.

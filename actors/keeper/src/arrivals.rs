@@ -67,7 +67,8 @@ pub(crate) async fn stands(handoff: &Ready<Arc<Socket>>) -> Result<(), Unbuilt> 
             | Kind::Diag(_)
             | Kind::Lane(_)
             | Kind::Dial(_)
-            | Kind::Mapped(_) => {}
+            | Kind::Mapped(_)
+            | Kind::Changed(_) => {}
         }
     }
 }
@@ -103,20 +104,37 @@ pub(crate) async fn gather(handoff: &Ready<Arc<Socket>>) -> Result<Arrivals, Unb
                     standing,
                 });
             }
-            // These go the other way.
-            Kind::Dial(_) | Kind::Mapped(_) => {}
+            // These go the other way; how its actors stand comes with the first beat.
+            Kind::Dial(_) | Kind::Mapped(_) | Kind::Changed(_) => {}
         }
     }
 }
 
-/// The next listener that was opened on demand, by its port; without its socket when there was no descriptor for it. `None` when
-/// the boundary is gone.
-pub(crate) async fn captured(
-    handoff: &Ready<Arc<Socket>>,
-) -> Result<Option<(u16, Option<OwnedFd>)>, Fault> {
+/// What comes while the keeper serves.
+pub(crate) enum Later {
+    /// A listener that was opened on demand, by its port; without its socket when there was no descriptor for it.
+    Listener(u16, Option<OwnedFd>),
+    /// Something happened to an actor of the boundary.
+    Changed(v1::Changed),
+}
+
+/// What comes next while the keeper serves; `None` when the boundary is gone.
+pub(crate) async fn later(handoff: &Ready<Arc<Socket>>) -> Result<Option<Later>, Fault> {
     while let Some((kind, descriptors)) = next(handoff).await? {
-        if let Kind::Listener(listener) = kind {
-            return Ok(Some((port(listener), descriptors.into_iter().next())));
+        match kind {
+            Kind::Listener(listener) => {
+                let socket = descriptors.into_iter().next();
+                return Ok(Some(Later::Listener(port(listener), socket)));
+            }
+            Kind::Changed(changed) => return Ok(Some(Later::Changed(changed))),
+            // Nothing else comes afterwards.
+            Kind::Names(_)
+            | Kind::Diag(_)
+            | Kind::Lane(_)
+            | Kind::Standing(_)
+            | Kind::Fallen(_)
+            | Kind::Dial(_)
+            | Kind::Mapped(_) => {}
         }
     }
     Ok(None)

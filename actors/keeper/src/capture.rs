@@ -19,10 +19,11 @@ use holdfast_actor::{Actor, Backoff, Child, Class, Dynamic, Fault, Me, Refusal};
 use holdfast_observability::{Limiter, exhausted};
 use parking_lot::Mutex;
 
-use crate::arrivals::captured;
+use crate::arrivals::{Later, later};
 use crate::coverage::Coverage;
 use crate::egress::actor::{Kept, ListenerActor, ListenerArguments};
 use crate::egress::desk::{Cookies, Desk};
+use crate::health::Event;
 use crate::link::{Client, Dialler};
 use crate::pressure::Standings;
 use crate::status::Vitals;
@@ -117,18 +118,23 @@ impl Arguments {
             let missed = self.captured.lock().missed.clone();
             let pause = BACKOFF.delay(failures, &mut dice);
             tokio::select! {
-                handed = captured(self.dialler.handoff()) => match handed? {
-                    Some((port, Some(socket))) => {
+                handed = later(self.dialler.handoff()) => match handed? {
+                    Some(Later::Listener(port, Some(socket))) => {
                         failures = 0;
                         let fresh = self.captured.lock().keep(port, socket);
                         if let Some(socket) = fresh {
                             self.listen(me, port, socket).await?;
                         }
                     }
-                    Some((port, None)) => {
+                    Some(Later::Listener(port, None)) => {
                         self.captured.lock().miss(port);
                         if let Some(held_back) = complaints.admit(me.now().since_origin()) {
                             exhausted!(port, held_back, "take a listener: too many open files; its connections wait, and it is asked for again");
+                        }
+                    }
+                    Some(Later::Changed(changed)) => {
+                        if let Some(vitals) = &self.vitals {
+                            vitals.note(Event::Boundary(changed));
                         }
                     }
                     None => break,

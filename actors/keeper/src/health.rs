@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!  supervision ── Changed ──┐                       ┌── eight conditions, in the contract's order
-//!  boundary ── Linked, Beat ┤                       │
+//!  boundary ── Linked, Beat,│                       │
+//!              Boundary ────┤                       │
 //!  canary ── Walked ────────┼──> step(event, now) ──┼── phase, reason, message
 //!  pressure ── Descriptors,
 //!              Recording ───┤                       │
@@ -31,7 +32,7 @@ use holdfast_actor::{Change, Moment};
 use holdfast_wire::v1;
 
 pub use self::conditions::{Condition, Kind, Phase, Report, Truth};
-use self::parts::Part;
+use self::parts::{Fallen, Part};
 use self::ports::Unheard;
 
 /// What is heard of the sandbox's parts.
@@ -39,6 +40,8 @@ use self::ports::Unheard;
 pub enum Event {
     /// Something happened in the keeper's own tree.
     Changed(Change),
+    /// Something happened to an actor of the boundary.
+    Boundary(v1::Changed),
     /// The fence was proved, or a gap was found.
     Fence(Result<(), String>),
     /// The boundary is attached.
@@ -187,8 +190,12 @@ pub struct Health {
     link: Link,
     /// The parts that do not serve, by their paths.
     down: BTreeMap<String, Part>,
+    /// The one that fell last, of itself, until a canary has proved that all is well again.
+    fallen: Option<Fallen>,
     /// How often each part of the boundary has been restarted.
     restarts: BTreeMap<String, u64>,
+    /// When each part of the boundary was told of last, apart from the beat.
+    told: BTreeMap<String, Moment>,
     /// When a part that this condition needs came back last.
     back: [Moment; Kind::ALL.len()],
     /// What the canaries say, for the conditions on their way.
@@ -241,7 +248,9 @@ impl Health {
             fence: None,
             link: Link::Unreached,
             down: BTreeMap::new(),
+            fallen: None,
             restarts: BTreeMap::new(),
+            told: BTreeMap::new(),
             back: [now; Kind::ALL.len()],
             proofs: Default::default(),
             walked: None,
@@ -316,6 +325,7 @@ impl Health {
     fn hear(&mut self, event: Event, now: Moment) -> bool {
         match event {
             Event::Changed(change) => return self.hear_change(&change, now),
+            Event::Boundary(changed) => return self.hear_boundary(changed, now),
             Event::Fence(proved) => self.fence = Some(proved),
             Event::Linked => self.link = Link::Up { heard: now },
             Event::Beat(asked, beat) => return self.hear_beat(&beat, asked, now),
@@ -373,6 +383,9 @@ impl Health {
             if over {
                 return;
             }
+        }
+        if self.whole.is_some_and(|whole| whole <= began) {
+            self.fallen = None;
         }
     }
 }

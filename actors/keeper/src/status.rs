@@ -90,7 +90,7 @@ impl Vitals {
     pub fn note(&self, event: Event) {
         let now = self.0.clock.now();
         let mut state = self.0.state.lock();
-        let restarted = restart_of(&event);
+        let restarted = restarts_of(&event);
         // What is merely counted is shown with each beat: whoever watches is woken once for both.
         let is_beat = matches!(event, Event::Beat(..));
         state.keep(&event, self.0.anchor);
@@ -102,11 +102,9 @@ impl Vitals {
             self.show(&mut state);
         }
         drop(state);
-        if let Some((actor, restarts)) = restarted {
-            self.0.board.revise(|status| {
-                status.restarts.insert(actor, restarts.into());
-            });
-        }
+        self.0
+            .board
+            .revise(|status| status.restarts.extend(restarted));
         if turn.canary {
             self.0.canary.notify_one();
         }
@@ -282,6 +280,7 @@ impl State {
                 }
             }
             Event::Changed(_)
+            | Event::Boundary(_)
             | Event::Fence(_)
             | Event::Linked
             | Event::Unlinked(..)
@@ -316,15 +315,39 @@ fn is_news(said: &mut (Phase, &'static str), now: (Phase, &'static str)) -> bool
     std::mem::replace(said, now) != now
 }
 
-/// An actor of the keeper that came back, and how often it has. Single sessions are not told: each is its own.
-fn restart_of(event: &Event) -> Option<(String, u32)> {
-    let Event::Changed(change) = event else {
-        return None;
+/// The actors that came back, and how often they have: the keeper's own by their places in it, the boundary's by their paths. Single
+/// sessions are not told: each is its own.
+fn restarts_of(event: &Event) -> Vec<(String, u64)> {
+    let told: Vec<(&str, u64)> = match event {
+        Event::Changed(change) => {
+            let own = change.path.as_str().strip_prefix("keeper/");
+            let own = own.filter(|actor| !actor.starts_with("sessions/"));
+            let restarts = change.restarts.into();
+            own.map(|actor| (actor, restarts)).into_iter().collect()
+        }
+        Event::Boundary(changed) => vec![(&changed.path, changed.restarts)],
+        Event::Beat(_, beat) => {
+            let rows = beat.tree.iter().flat_map(|tree| &tree.rows);
+            rows.map(|row| (row.path.as_str(), row.restarts)).collect()
+        }
+        Event::Fence(_)
+        | Event::Linked
+        | Event::Unlinked(..)
+        | Event::Walked(_)
+        | Event::Refused(_)
+        | Event::Descriptors(..)
+        | Event::Listening(_)
+        | Event::Unheard(_)
+        | Event::Asked(_)
+        | Event::Recording(_)
+        | Event::Policy { .. }
+        | Event::Ending { .. }
+        | Event::Over { .. }
+        | Event::Passed => Vec::new(),
     };
-    let path = change.path.as_str();
-    let told = change.restarts > 0 && !path.starts_with("keeper/sessions/");
-    let actor = path.strip_prefix("keeper/")?;
-    told.then(|| (actor.to_owned(), change.restarts))
+    let told = told.into_iter().filter(|(_, restarts)| *restarts > 0);
+    told.map(|(actor, restarts)| (actor.to_owned(), restarts))
+        .collect()
 }
 
 fn write_report(status: &mut v1::Status, report: &Report, anchor: Anchor) {

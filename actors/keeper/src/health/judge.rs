@@ -162,11 +162,20 @@ impl Health {
         let Some(proof) = &self.proofs[kind as usize] else {
             return unknown("CanaryStale", "no canary has come through yet", now);
         };
+        let mended = self.back[kind as usize].max(self.whole.unwrap_or(Moment::ORIGIN));
+        let is_older = proof.began < mended;
+        if let Some(fallen) = self.fallen.as_ref().filter(|_| is_older) {
+            let what = format!("{}; it is back, and a canary has to prove it", fallen.cause);
+            return if fallen.kind == kind {
+                failing("ActorRestarting", what, proof.ended)
+            } else {
+                unknown("ActorRestarting", &what, proof.ended)
+            };
+        }
         if let Some((reason, why)) = &proof.failed {
             return failing(reason, why.clone(), proof.ended);
         }
-        let mended = self.back[kind as usize].max(self.whole.unwrap_or(Moment::ORIGIN));
-        if proof.began < mended {
+        if is_older {
             let what = "it was mended after the last canary; the next one has to prove it";
             return unknown("CanaryStale", what, proof.ended);
         }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use holdfast_actor::{Change, Moment, Next, What};
+use holdfast_actor::{Change, Moment, Next, Reason, What};
 use holdfast_wire::v1;
 
 use crate::coverage::by_port;
@@ -15,6 +15,14 @@ pub(super) struct Part {
     pub(super) kind: Kind,
     pub(super) reason: &'static str,
     pub(super) message: String,
+}
+
+/// A part that fell of itself. What falls with it says so.
+#[derive(Clone, Debug)]
+pub(super) struct Fallen {
+    pub(super) kind: Kind,
+    /// Which, and of what.
+    pub(super) cause: String,
 }
 
 impl Health {
@@ -30,30 +38,58 @@ impl Health {
             return false;
         }
         let Some(kind) = needs(path) else {
-            return change.what == What::Up && change.restarts > 0 && !is_session(path);
+            return false;
         };
         match stand(change, now) {
             Stand::Up => {
-                self.down.remove(path);
-                // What a supervisor had before it fell is forgotten, and is added again under the same names.
-                self.forget_below(path);
-                self.back[kind as usize] = now;
-                change.restarts > 0
+                self.rose(path, kind, now);
+                return change.restarts > 0;
             }
-            Stand::Gone if is_added(path) => {
-                self.down.remove(path);
-                false
-            }
-            Stand::Gone => {
-                let message = format!("{path} is stopped");
-                self.fell(path, kind, ("ActorRestarting", message));
-                false
-            }
-            Stand::Down(reason, message) => {
-                self.fell(path, kind, (reason, message));
-                false
+            Stand::Gone if is_added(path) => drop(self.down.remove(path)),
+            Stand::Gone => self.follows(path, kind, "is stopped"),
+            Stand::Follows(how) => self.follows(path, kind, how),
+            Stand::Fell {
+                reason,
+                cause,
+                then,
+            } => {
+                self.fell(path, kind, (reason, format!("{cause}{then}")));
+                self.fallen = Some(Fallen { kind, cause });
             }
         }
+        false
+    }
+
+    /// Something happened to an actor of the boundary; true if a canary should go for it.
+    pub(super) fn hear_boundary(&mut self, changed: v1::Changed, now: Moment) -> bool {
+        let v1::Changed {
+            path,
+            up,
+            fell,
+            restarts,
+        } = changed;
+        let Some(kind) = needs(&path) else {
+            return false;
+        };
+        self.told.insert(path.clone(), now);
+        self.restarts.insert(path.clone(), restarts);
+        if up {
+            self.rose(&path, kind, now);
+            return restarts > 0;
+        }
+        if fell.is_empty() {
+            self.follows(&path, kind, "is being restarted");
+        } else {
+            self.fell_in_boundary(&path, kind, &fell);
+        }
+        false
+    }
+
+    fn fell_in_boundary(&mut self, path: &str, kind: Kind, reason: &str) {
+        let cause = format!("{path} fell: {reason}");
+        let then = format!("{cause}; it is being restarted");
+        self.fell(path, kind, ("ActorRestarting", then));
+        self.fallen = Some(Fallen { kind, cause });
     }
 
     /// The boundary tells how its own parts stand; true if a canary should go for it.
@@ -81,26 +117,33 @@ impl Health {
         let mut restarted = self.hear_launcher(beat.launcher_silent_ms, now);
         restarted |= self.hear_unheard(by_port(&beat.unheard), asked, now);
         for row in beat.tree.iter().flat_map(|tree| &tree.rows) {
-            let Some(kind) = needs(&row.path) else {
-                continue;
-            };
-            let before = self.restarts.insert(row.path.clone(), row.restarts);
-            if before.is_some_and(|before| before < row.restarts) {
-                self.back[kind as usize] = now;
-                restarted = true;
-            }
-            if SERVING.contains(&row.state.as_str()) {
-                if self.down.remove(&row.path).is_some() {
-                    self.back[kind as usize] = now;
-                    restarted = true;
-                }
-            } else {
-                let path = &row.path;
-                let message = format!("{path} does not serve: {}", row.last_reason);
-                self.fell(path, kind, ("ActorRestarting", message));
-            }
+            restarted |= self.hear_row(row, asked, now);
         }
         restarted
+    }
+
+    /// A beat finds what was not told of: before this keeper came, or for want of memory. True if a canary should go for it.
+    fn hear_row(&mut self, row: &v1::TreeRow, asked: Moment, now: Moment) -> bool {
+        let path = &row.path;
+        let Some(kind) = needs(path) else {
+            return false;
+        };
+        // What was told since the question is later than the answer.
+        if self.told.get(path).is_some_and(|told| *told >= asked) {
+            return false;
+        }
+        let before = self.restarts.insert(path.clone(), row.restarts);
+        let fell = before.is_some_and(|before| before < row.restarts);
+        let serves = SERVING.contains(&row.state.as_str());
+        // Of one that is known to be down the reason is known, too: the row has that of its last fall.
+        if fell || !serves && !self.down.contains_key(path) {
+            self.fell_in_boundary(path, kind, &row.last_reason);
+        }
+        if serves && self.down.contains_key(path) {
+            self.rose(path, kind, now);
+            return true;
+        }
+        false
     }
 
     /// The launcher has been silent for so long; true if a canary should go for it.
@@ -173,6 +216,22 @@ impl Health {
         }
     }
 
+    fn rose(&mut self, path: &str, kind: Kind, now: Moment) {
+        self.down.remove(path);
+        // What a supervisor had before it fell is forgotten, and is added again under the same names.
+        self.forget_below(path);
+        self.back[kind as usize] = now;
+    }
+
+    /// A part does not serve because of another one, or begins.
+    fn follows(&mut self, path: &str, kind: Kind, how: &str) {
+        let message = match &self.fallen {
+            Some(Fallen { cause, .. }) => format!("{path} {how}: {cause}"),
+            None => format!("{path} {how}"),
+        };
+        self.fell(path, kind, ("ActorRestarting", message));
+    }
+
     fn fell(&mut self, path: &str, kind: Kind, (reason, message): (&'static str, String)) {
         let part = Part {
             kind,
@@ -193,53 +252,65 @@ enum Stand {
     Up,
     /// Stopped, and not by itself.
     Gone,
-    Down(&'static str, String),
+    /// Not up, for another one's sake or at its beginning.
+    Follows(&'static str),
+    /// It fell of itself.
+    Fell {
+        reason: &'static str,
+        /// Which, and of what.
+        cause: String,
+        /// What follows.
+        then: String,
+    },
 }
 
 fn stand(change: &Change, now: Moment) -> Stand {
     let path = &change.path;
-    let restarting = |what: String| Stand::Down("ActorRestarting", what);
+    let fell = |reason: &Reason, then: String| Stand::Fell {
+        reason: "ActorRestarting",
+        cause: format!("{path} fell: {reason}"),
+        then,
+    };
+    let lost = |cause: String, then: &str| Stand::Fell {
+        reason: "ActorGivenUp",
+        cause,
+        then: then.to_owned(),
+    };
     match &change.what {
         What::Up => Stand::Up,
         What::Stopped => Stand::Gone,
-        What::Starting => restarting(format!("{path} is starting")),
-        What::Stopping => restarting(format!("{path} is stopping")),
-        What::Dying { reason } => restarting(format!("{path} fell: {reason}")),
-        What::Stuck => restarting(format!("{path} does not answer and is being replaced")),
-        What::StartTooLong => restarting(format!("{path} takes too long to start")),
-        What::Overdue => restarting(format!("{path} takes too long to stop and is being ended")),
+        What::Starting => Stand::Follows("is starting"),
+        What::Stopping => Stand::Follows("is stopping"),
+        What::Overdue => Stand::Follows("takes too long to stop and is being ended"),
+        What::Dying { reason } => fell(reason, String::new()),
+        What::Stuck => fell(&Reason::Stuck, "; it is being replaced".to_owned()),
+        What::StartTooLong => fell(&Reason::StartTooLong, "; it is tried again".to_owned()),
         What::Fell { reason, next } => match next {
             Next::Nothing => Stand::Gone,
             Next::Restart { at } => {
                 let wait = at.since(now).max(Duration::ZERO).as_millis();
-                restarting(format!(
-                    "{path} fell: {reason}; it starts again in {wait} ms"
-                ))
+                fell(reason, format!("; it starts again in {wait} ms"))
             }
-            Next::WithSiblings => restarting(format!(
-                "{path} fell: {reason}; it starts again with what it needs"
-            )),
-            Next::Escalation => Stand::Down(
-                "ActorGivenUp",
-                format!("{path} fell once too often: {reason}"),
-            ),
+            Next::WithSiblings => fell(reason, "; it starts again with what it needs".to_owned()),
+            Next::Escalation => lost(format!("{path} fell once too often: {reason}"), ""),
         },
-        What::Wedged => Stand::Down(
-            "ActorGivenUp",
-            format!("{path} cannot be ended; the keeper has to be replaced"),
+        What::Wedged => lost(
+            format!("{path} cannot be ended"),
+            "; the keeper has to be replaced",
         ),
-        What::GaveUp { reason } => Stand::Down("ActorGivenUp", format!("{path} gave up: {reason}")),
+        What::GaveUp { reason } => lost(format!("{path} gave up: {reason}"), ""),
     }
 }
 
-/// The condition that needs the part with this path; `None` for what no agent's way leads over.
+/// The condition that needs the part with this path; `None` of single sessions. What stands outside serves no agent, but without it
+/// nobody knows how the sandbox stands: it is not Ready either.
 pub(super) fn needs(path: &str) -> Option<Kind> {
     let mut places = path.split('/');
     let process = places.next()?;
     let place = places.next()?;
     let child = places.next();
     match (process, place) {
-        ("keeper", "outside") => None,
+        ("keeper", "outside") if child == Some("pressure") => Some(Kind::DescriptorsAvailable),
         (_, "sessions") if child.is_some() => None,
         ("keeper", "link") | ("boundary", "service") => Some(Kind::BoundaryLinked),
         ("boundary", "broker") => Some(Kind::BrokerServing),

@@ -33,6 +33,24 @@ fn fell(path: &str, now: Moment) -> Event {
     change(path, what, 1)
 }
 
+fn fell_in_boundary(part: &str, why: &str) -> Event {
+    Event::Boundary(v1::Changed {
+        path: format!("boundary/{part}"),
+        up: false,
+        fell: why.to_owned(),
+        restarts: 0,
+    })
+}
+
+fn rose_in_boundary(part: &str) -> Event {
+    Event::Boundary(v1::Changed {
+        path: format!("boundary/{part}"),
+        up: true,
+        fell: String::new(),
+        restarts: 1,
+    })
+}
+
 fn walked(began: u64, ended: u64, fell: Option<(Kind, String)>) -> Event {
     Event::Walked(Walked {
         began: at(began),

@@ -32,9 +32,15 @@ fn a_part_that_is_back_is_believed_by_a_canary_that_began_after_it() {
 
     let turn = health.step(change("keeper/network/resolver", What::Up, 1), at(50));
     assert!(turn.canary);
-    assert_eq!(stands(&health), (Phase::Degraded, "CanaryStale"));
     health.step(walked(45, 60, None), at(60));
-    assert_eq!(stands(&health).0, Phase::Degraded, "it began too early");
+    assert_eq!(
+        stands(&health),
+        (Phase::Degraded, "ActorRestarting"),
+        "it began too early"
+    );
+    let named = condition(&health, Kind::ResolverServing);
+    assert_eq!(named.status, Truth::False);
+    assert!(named.message.contains("address in use; it is back"));
     health.step(walked(61, 63, None), at(63));
 
     assert_eq!(stands(&health), (Phase::Ready, ""));

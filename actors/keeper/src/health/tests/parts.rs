@@ -13,6 +13,9 @@ fn a_part_that_falls_takes_ready_away_at_once() {
         ("keeper/link", Kind::BoundaryLinked),
         ("keeper/sessions", Kind::ExecAdmitting),
         ("keeper/rulebook", Kind::PolicyCurrent),
+        ("keeper/outside/uplink", Kind::ExecAdmitting),
+        ("keeper/outside/canary", Kind::ExecAdmitting),
+        ("keeper/outside/pressure", Kind::DescriptorsAvailable),
     ];
     for (path, kind) in parts {
         let mut health = ready();
@@ -28,16 +31,10 @@ fn a_part_that_falls_takes_ready_away_at_once() {
 }
 
 #[test]
-fn what_stands_outside_and_single_sessions_cost_nobody_ready() {
+fn single_sessions_cost_nobody_ready() {
     let mut health = ready();
 
-    for path in [
-        "keeper/outside/uplink",
-        "keeper/outside",
-        "keeper/sessions/7",
-    ] {
-        health.step(fell(path, at(10)), at(10));
-    }
+    health.step(fell("keeper/sessions/7", at(10)), at(10));
 
     assert_eq!(stands(&health), (Phase::Ready, ""));
 }
@@ -72,7 +69,63 @@ fn the_boundarys_own_parts_count() {
     let back = health.step(told(row("Running", 1)), at(300));
 
     assert!(back.canary);
-    assert_eq!(stands(&health), (Phase::Degraded, "CanaryStale"));
+    assert_eq!(stands(&health), (Phase::Degraded, "ActorRestarting"));
+}
+
+/// BD-04: the one that fell is named, and not what was stopped with it, until a canary that began later has passed.
+#[test]
+fn a_part_of_the_boundary_that_falls_is_named_at_once_and_until_it_is_proved() {
+    let mut health = ready();
+
+    let turn = health.step(fell_in_boundary("broker", "panicked: struck"), at(10));
+    assert!(turn.changed);
+    for (now, event) in [
+        (11, fell_in_boundary("service", "")),
+        (12, rose_in_boundary("broker")),
+        (13, rose_in_boundary("service")),
+        (14, walked(5, 14, None)),
+    ] {
+        assert_eq!(stands(&health), (Phase::Degraded, "ActorRestarting"));
+        let broker = condition(&health, Kind::BrokerServing);
+        assert_eq!(broker.status, Truth::False);
+        let message = &health.report().message;
+        assert!(message.contains("boundary/broker fell: panicked: struck"));
+        health.step(event, at(now));
+    }
+    let broker = condition(&health, Kind::BrokerServing);
+    assert_eq!(broker.status, Truth::False, "the canary began too early");
+
+    health.step(walked(15, 16, None), at(16));
+    assert_eq!(stands(&health), (Phase::Ready, ""));
+}
+
+/// What was told apart from the beat is not taken back by a beat that was asked for earlier.
+#[test]
+fn a_beat_that_was_asked_for_before_a_fall_mends_nothing() {
+    let mut health = ready();
+    health.step(fell_in_boundary("broker", "panicked"), at(10));
+    let beat = |asked| {
+        let row = v1::TreeRow {
+            path: "boundary/broker".to_owned(),
+            state: "Running".to_owned(),
+            ..v1::TreeRow::default()
+        };
+        let tree = v1::Tree {
+            process: "boundary".to_owned(),
+            rows: vec![row],
+        };
+        let beat = v1::BeatReply {
+            tree: Some(tree),
+            ..v1::BeatReply::default()
+        };
+        Event::Beat(at(asked), Box::new(beat))
+    };
+
+    assert!(!health.step(beat(9), at(12)).canary);
+    assert!(health.report().message.contains("is being restarted"));
+    assert!(health.step(beat(20), at(21)).canary);
+
+    assert!(health.report().message.contains("it is back"));
 }
 
 #[test]

@@ -21,6 +21,8 @@ fn any_event() -> impl Strategy<Value = Event> {
     prop_oneof![
         path().prop_map(|path| fell(path, at(0))),
         path().prop_map(|path| change(path, What::Up, 1)),
+        prop::sample::select(vec!["", "panicked"]).prop_map(|why| fell_in_boundary("broker", why)),
+        Just(rose_in_boundary("broker")),
         Just(Event::Fence(Ok(()))),
         Just(Event::Linked),
         Just(beat()),
@@ -49,11 +51,10 @@ fn any_event() -> impl Strategy<Value = Event> {
 /// Whether this event by itself says that something does not serve.
 fn is_failure(event: &Event) -> bool {
     match event {
-        Event::Changed(change) => {
-            change.what != What::Up && !change.path.as_str().contains("outside")
-        }
+        Event::Changed(change) => change.what != What::Up,
+        Event::Boundary(changed) => !changed.up,
         Event::Fence(proved) => proved.is_err(),
-        Event::Unlinked(..) | Event::Over { .. } => true,
+        Event::Unlinked(..) | Event::Ending { .. } | Event::Over { .. } => true,
         Event::Walked(walked) => walked.fell.is_some(),
         Event::Descriptors(_, sample) => sample.pressed,
         Event::Listening(listening) => *listening != Listening::default(),
