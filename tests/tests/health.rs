@@ -196,6 +196,35 @@ fn eight_free_descriptors_are_enough_for_one_more_session_beside_many() {
     }
 }
 
+/// EX-23: what the launcher has too little of is told as what keeper and boundary have: class, needed, free and limit.
+#[test]
+fn a_session_that_the_launcher_cannot_start_says_what_is_needed_and_what_is_free() {
+    for area in everyone() {
+        block_on(async {
+            let mut sandbox = Keeping::new(&area, &offline());
+            let mut client = sandbox.serve().await;
+            let mut watch = Watch::new(&mut client).await;
+            let (status, _) = watch.ready(SECOND * 10).await;
+            let launcher = child_of(status.pids["boundary"]).as_raw();
+
+            limit::descriptors(launcher, 4);
+            let refused = run(&mut client, shell("exit 5")).await;
+            limit::descriptors(launcher, 1024);
+
+            let refused = refused.expect_err("4 are too few");
+            let message = refused.message();
+            assert!(message.contains("0 free under a limit of 4"), "{message}");
+            let problem = holdfast_wire::problem::of(&refused).expect("a problem");
+            assert_eq!(problem.reason, "DescriptorPressure");
+            assert!(problem.retry_after_ms > 0);
+            let told = ["process", "class", "needed", "free", "limit"];
+            let told = told.map(|key| problem.details[key].as_str());
+            assert_eq!(told, ["launcher", "session", "7", "0", "4"]);
+            sandbox.end(client).await;
+        });
+    }
+}
+
 /// PX-01, SV-03: a limit lowered from outside is named while it lasts, costs no restart, and is over with its cause.
 #[test]
 fn descriptors_that_are_taken_away_are_named_and_nothing_is_restarted() {

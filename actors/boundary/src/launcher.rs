@@ -17,6 +17,7 @@ mod limits;
 mod outbox;
 mod processes;
 mod proof;
+mod shortage;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;

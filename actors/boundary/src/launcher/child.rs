@@ -96,6 +96,7 @@ pub(crate) fn refusal(step: &str, error: &Error) -> v1::NotStarted {
         step: step.to_owned(),
         errno: error.errno(),
         message,
+        shortage: None,
     }
 }
 
@@ -172,7 +173,7 @@ fn run(program: &v1::Program) -> v1::NotStarted {
         (strings(&program.arguments), strings(&program.environment))
     else {
         return refusal(
-            "execute",
+            EXECUTE,
             &Error::new("execve with a NUL in an argument", libc::EINVAL),
         );
     };
@@ -192,10 +193,10 @@ fn run(program: &v1::Program) -> v1::NotStarted {
         return v1::NotStarted {
             errno: libc::ENOEXEC,
             message,
-            ..refusal("execute", &error)
+            ..refusal(EXECUTE, &error)
         };
     }
-    refusal("execute", &error)
+    refusal(EXECUTE, &error)
 }
 
 /// What is to be done, as the file holds it.
@@ -225,3 +226,6 @@ fn set_limits(limits: &Limits) -> Result<(), Error> {
     }
     limit(Resource::RLIMIT_CORE, 0, 0)
 }
+
+/// The step in which the program takes over.
+pub(super) const EXECUTE: &str = "execute";

@@ -26,7 +26,7 @@ use prost::Message;
 use super::herd::{self, Herd};
 use super::limits::Limits;
 use super::outbox::Outbox;
-use super::{Launcher, child, refusal};
+use super::{Launcher, child, refusal, shortage};
 use crate::sessions::size;
 
 /// The processes that the boundary hears of.
@@ -70,8 +70,8 @@ impl Processes {
             }
             Some(refused) => {
                 self.forget(pid);
-                let refused = v1::NotStarted { session, ..refused };
-                self.tell(launcher, Told::NotStarted(refused), None);
+                drop(starting);
+                self.refuse(launcher, v1::NotStarted { session, ..refused });
             }
         }
         if let Some(herd) = self.herds.get_mut(&pid) {
@@ -212,7 +212,7 @@ impl Processes {
                     }
                     self.starting.insert(pid, starting);
                 }
-                Err(refused) => self.tell(launcher, Told::NotStarted(refused), None),
+                Err(refused) => self.refuse(launcher, refused),
             },
             Ok(Some(Asked::Signal(asked))) => self.signal(launcher, asked),
             Ok(Some(Asked::Clear(_))) => {
@@ -247,6 +247,12 @@ impl Processes {
             timed_out,
         };
         self.tell(launcher, Told::Ended(ended), None);
+    }
+
+    /// The boundary hears why there is no session.
+    fn refuse(&mut self, launcher: &Launcher<'_>, refused: v1::NotStarted) {
+        let refused = shortage::explained(refused, &launcher.fence.limits);
+        self.tell(launcher, Told::NotStarted(refused), None);
     }
 
     fn tell(&mut self, launcher: &Launcher<'_>, told: Told, descriptor: Option<OwnedFd>) {

@@ -29,12 +29,18 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         nameless if nameless.is_empty() => "''".into(),
         program => program,
     };
+    let short = refused
+        .shortage
+        .as_ref()
+        .filter(|_| code == Code::ResourceExhausted);
+    let mut details = HashMap::from([
+        ("step".to_owned(), refused.step.clone()),
+        ("errno".to_owned(), refused.errno.to_string()),
+    ]);
+    details.extend(short.into_iter().flat_map(particulars));
     let problem = v1::Problem {
         reason: reason.to_owned(),
-        details: HashMap::from([
-            ("step".to_owned(), refused.step.clone()),
-            ("errno".to_owned(), refused.errno.to_string()),
-        ]),
+        details,
         retry_after_ms: if code == Code::ResourceExhausted {
             RETRY_MS
         } else {
@@ -45,9 +51,45 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         // It names the directory, and the program has nothing to do with it.
         format!("{} {}", refused.step, refused.message)
     } else {
-        format!("{} {program}: {}", refused.step, refused.message)
+        let told = short.map(|short| format!("; {}", sentence(short)));
+        let told = told.unwrap_or_default();
+        format!("{} {program}: {}{told}", refused.step, refused.message)
     };
     problem::status(code, message, &problem)
+}
+
+/// What the launcher had too little of, for programs.
+fn particulars(short: &v1::Shortage) -> impl Iterator<Item = (String, String)> {
+    let told = [
+        ("process", "launcher".to_owned()),
+        ("class", short.class.clone()),
+        ("needed", short.needed.to_string()),
+        ("free", short.free.to_string()),
+        ("limit", limit(short)),
+    ];
+    told.into_iter().map(|(key, value)| (key.to_owned(), value))
+}
+
+/// The same for people.
+fn sentence(short: &v1::Shortage) -> String {
+    let of = match short.class.as_str() {
+        "session" => "descriptors",
+        "memory" => "bytes of memory",
+        class => class,
+    };
+    format!(
+        "{} {of} needed, {} free under a limit of {}",
+        short.needed,
+        short.free,
+        limit(short)
+    )
+}
+
+/// Without a limit of the launcher's own, it was one of the host or of a control group.
+fn limit(short: &v1::Shortage) -> String {
+    short
+        .limit
+        .map_or_else(|| "the host".to_owned(), |limit| limit.to_string())
 }
 
 /// This process has no descriptors for it; none was opened.
@@ -275,6 +317,7 @@ mod tests {
             step: step.to_owned(),
             errno,
             message: "no".to_owned(),
+            shortage: None,
         };
         let status = not_started(b"prog", &refused);
         let problem = problem::of(&status).expect("a problem");
@@ -338,6 +381,33 @@ mod tests {
             }
         ));
         assert_eq!(want(&link(&Status::unavailable("gone"))), Want::Nothing);
+    }
+
+    /// EX-23: what the launcher has too little of, as for keeper and boundary.
+    #[test]
+    fn a_shortage_of_the_launchers_says_what_is_needed_and_what_is_free() {
+        let mut refused = v1::NotStarted {
+            session: 0,
+            step: "fork".to_owned(),
+            errno: libc::EAGAIN,
+            message: "clone: no".to_owned(),
+            shortage: Some(v1::Shortage {
+                class: "processes".to_owned(),
+                needed: 1,
+                free: 0,
+                limit: Some(20),
+            }),
+        };
+
+        let status = not_started(b"prog", &refused);
+
+        let expected = "fork prog: clone: no; 1 processes needed, 0 free under a limit of 20";
+        assert_eq!(status.message(), expected);
+        let details = problem::of(&status).expect("a problem").details;
+        let told = ["process", "class", "needed", "free", "limit"].map(|key| &*details[key]);
+        assert_eq!(told, ["launcher", "processes", "1", "0", "20"]);
+        refused.errno = libc::EINVAL;
+        assert!(!not_started(b"prog", &refused).message().contains("limit"));
     }
 
     /// EX-23: what is short is named, with a time to try again.
