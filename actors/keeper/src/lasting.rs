@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_actor::{Change, Clock, End, Fault, Root, Tree};
+use holdfast_kernel::descriptors::Spares;
 use holdfast_wire::v1;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::Mutex;
@@ -61,6 +62,8 @@ pub struct Assignment {
     pub home: Home,
     /// The main process; empty for none.
     pub program: Vec<Vec<u8>>,
+    /// What is left to let somebody in under a limit that is below what is open.
+    pub spares: Arc<Spares>,
     /// Reads a policy as this host's programs are to be judged by it.
     pub read: Read,
     /// Whether actors may be made to fail, to see what follows.
@@ -300,7 +303,7 @@ fn bind_service(
     service: Service,
     closing: Arc<watch::Sender<bool>>,
 ) -> Result<(), Fault> {
-    let door = Door::open(&assignment.socket)
+    let door = Door::open(&assignment.socket, Arc::clone(&assignment.spares))
         .map_err(|error| Fault::from(error).during("listen on the keeper's socket"))?;
     tree.bind::<Server>(
         "keeper/service",

@@ -23,7 +23,10 @@ use crate::sessions::refusal;
 use crate::status::Vitals;
 use crate::trees::Trees;
 
+use self::guest::Place;
+
 pub(crate) mod door;
+mod guest;
 pub(crate) mod serve;
 
 /// Answers the gateway.
@@ -82,6 +85,9 @@ impl Keeper for Service {
         &self,
         request: Request<Streaming<v1::SessionInput>>,
     ) -> Answer<Self::SessionStream> {
+        if request.extensions().get() == Some(&Place::Last) {
+            self.sessions.has_room()?;
+        }
         let mut input = request.into_inner();
         let first = input.message().await?;
         match first.and_then(|first| first.kind) {

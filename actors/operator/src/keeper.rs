@@ -112,6 +112,9 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
             }
         }
     };
+    // Nobody reads our input or writes to our output.
+    let spares = descriptors::Spares::hold(&[0, 1])
+        .map_err(|error| Failure::caused(Kind::Internal, "hold spare descriptors", &error))?;
     // From here on there may be threads.
     let journal = Rotating::open(&sandbox.log(log::KEEPER), MOST_LOGGED)
         .map_err(internal("open keeper.log"))?;
@@ -127,7 +130,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         .map_err(internal("start the runtime"))?;
     runtime.spawn(boundary::settle());
     let process = Arc::clone(&approach.pidfd);
-    let code = runtime.block_on(serve(&sandbox, approach, audit.clone(), limit));
+    let code = runtime.block_on(serve(&sandbox, approach, audit.clone(), limit, spares));
     audit.close(FLUSH);
     if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
         // Nothing of it may be left; with the boundary everything inside ends.
@@ -187,6 +190,7 @@ async fn serve(
     approach: Approach,
     audit: Audit,
     limit: u64,
+    spares: descriptors::Spares,
 ) -> Result<u8, Failure> {
     let token = sandbox.token().map_err(internal("read the spec again"))?;
     let arguments = holdfast_keeper::Arguments {
@@ -201,17 +205,18 @@ async fn serve(
             reconnects: sandbox.reconnects,
         }),
     };
-    let lasting = match Lasting::start(&arguments, sandbox.assignment(), approach).await {
-        Ok(lasting) => lasting,
-        Err(Unbuilt::Link(link::Unlinked::Refused(why))) if sandbox.epoch > FIRST_EPOCH => {
-            tracing::error!(why, "the boundary refuses this keeper");
-            return Ok(FENCED);
-        }
-        Err(Unbuilt::Gone) if sandbox.epoch > FIRST_EPOCH => {
-            return Ok(gone(sandbox, "the boundary has ended"));
-        }
-        Err(unbuilt) => return Err(ground::unbuilt(&unbuilt)),
-    };
+    let lasting =
+        match Lasting::start(&arguments, sandbox.assignment(Arc::new(spares)), approach).await {
+            Ok(lasting) => lasting,
+            Err(Unbuilt::Link(link::Unlinked::Refused(why))) if sandbox.epoch > FIRST_EPOCH => {
+                tracing::error!(why, "the boundary refuses this keeper");
+                return Ok(FENCED);
+            }
+            Err(Unbuilt::Gone) if sandbox.epoch > FIRST_EPOCH => {
+                return Ok(gone(sandbox, "the boundary has ended"));
+            }
+            Err(unbuilt) => return Err(ground::unbuilt(&unbuilt)),
+        };
     tracing::info!(
         sandbox = sandbox.name,
         id = sandbox.id,

@@ -8,6 +8,7 @@
 //! system call; the wrappers of this crate do that by themselves.
 
 mod ledger;
+mod spares;
 
 use std::fs::{self, File};
 use std::io::{self, Read as _};
@@ -18,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 pub use self::ledger::{Ledger, Promise, Short};
+pub use self::spares::{Loan, Spares};
 use crate::{Called, Result};
 
 /// The limit of the process as it was and as it is.

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! Accepting ── own uid ──> served     Accepting ── another uid ──> closed
+//!     ├── EMFILE, a spare is left ──> served on its number; on the last one briefly
 //!     └── EMFILE, ENFILE, ENOBUFS, ENOMEM ──> Resting, 10 ms … 1 s ──> Accepting
 //! ```
 //!
@@ -12,29 +13,34 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use holdfast_actor::{Backoff, Class, Seed};
 use holdfast_clock::every;
-use holdfast_kernel::descriptors::noted;
+use holdfast_kernel::descriptors::{Loan, Spares, noted};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::mpsc;
+
+use super::guest::Guest;
 
 /// A socket that is listened on, and its place. It outlives the actor that accepts on it.
 #[derive(Debug)]
 pub(crate) struct Door {
     listener: Mutex<Arc<UnixListener>>,
     path: PathBuf,
+    spares: Arc<Spares>,
 }
 
 impl Door {
     /// Listens on `path`; the socket of a keeper that is dead is replaced.
-    pub(crate) fn open(path: &Path) -> io::Result<Self> {
+    pub(crate) fn open(path: &Path, spares: Arc<Spares>) -> io::Result<Self> {
         Ok(Self {
             listener: Mutex::new(Arc::new(listen(path)?)),
             path: path.to_owned(),
+            spares,
         })
     }
 
@@ -50,10 +56,19 @@ impl Door {
         }
     }
 
+    /// Lets in one who waits, in the place of a spare.
+    fn squeeze(&self, listener: &UnixListener) -> Option<(UnixStream, Option<Loan>)> {
+        let mut now = Context::from_waker(Waker::noop());
+        match self.spares.lend(|| listener.poll_accept(&mut now))? {
+            (Poll::Ready(Ok((guest, _))), loan) => Some((guest, Some(loan))),
+            (Poll::Ready(Err(_)) | Poll::Pending, _) => None,
+        }
+    }
+
     /// Lets in whoever may come in, for ever.
     pub(crate) async fn attend(
         self: Arc<Self>,
-        guests: mpsc::Sender<io::Result<UnixStream>>,
+        guests: mpsc::Sender<io::Result<Guest>>,
         seed: Seed,
     ) -> io::Error {
         let (mut dice, mut failures) = (seed.dice(), 0);
@@ -63,19 +78,27 @@ impl Door {
             let came = tokio::select! {
                 came = listener.accept() => came,
                 _ = looks.tick() => {
+                    self.spares.gather();
                     self.look();
                     continue;
                 }
             };
+            let came = match came {
+                Ok((guest, _)) => Ok((guest, None)),
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    self.squeeze(&listener).ok_or(error)
+                }
+                Err(error) => Err(error),
+            };
             match came {
-                Ok((guest, _)) => {
+                Ok((guest, loan)) => {
                     failures = 0;
                     let guest = noted(guest);
                     if !is_own(&guest) {
                         tracing::warn!("a stranger came to the keeper's socket");
                         continue;
                     }
-                    if guests.send(Ok(guest)).await.is_err() {
+                    if guests.send(Ok(Guest::new(guest, loan))).await.is_err() {
                         return io::ErrorKind::BrokenPipe.into();
                     }
                 }
@@ -156,7 +179,7 @@ mod tests {
         let dead = std::os::unix::net::UnixListener::bind(&path).expect("bound");
         drop(dead);
 
-        let door = Arc::new(Door::open(&path).expect("opened"));
+        let door = Arc::new(Door::open(&path, Arc::default()).expect("opened"));
 
         let mode = std::fs::metadata(&path)
             .expect("there")
@@ -180,7 +203,7 @@ mod tests {
     async fn a_socket_that_was_removed_is_made_anew_and_another_ones_is_left() {
         let place = tempfile::tempdir().expect("a directory");
         let path = place.path().join("keeper.sock");
-        let door = Arc::new(Door::open(&path).expect("opened"));
+        let door = Arc::new(Door::open(&path, Arc::default()).expect("opened"));
         let (guests, mut came) = mpsc::channel(1);
         let attending = tokio::spawn(Arc::clone(&door).attend(guests, Seed::new(1)));
         std::fs::remove_file(&path).expect("removed");

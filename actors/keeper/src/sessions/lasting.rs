@@ -219,6 +219,15 @@ impl Sessions {
         }
     }
 
+    /// Whether there are descriptors for a connection, if none is ready. A refusal changes the status before it is told.
+    pub(crate) fn has_room(&self) -> Result<(), Status> {
+        self.pool.has_room().map_err(|exhausted| {
+            let status = refusal::exhausted("start a session", &exhausted);
+            self.vitals.note(Event::Refused(refusal::want(&status)));
+            status
+        })
+    }
+
     /// A connection of one's own. Admission comes first: what it needs is reserved before anything is opened.
     pub(super) async fn connect(&self, what: &str) -> Result<Client, Status> {
         let taken = timeout(ANSWER, self.pool.take()).await;

@@ -42,6 +42,11 @@ impl Pool {
         }
     }
 
+    /// Whether there are descriptors for one more.
+    pub(crate) fn has_room(&self) -> Result<(), Exhausted> {
+        admit(&self.ledger, Class::Session, FOR_A_SESSION).map(drop)
+    }
+
     /// A connection that nobody uses.
     pub(crate) async fn take(&self) -> Result<Client, Untaken> {
         let idle = self.shelf.lock().idle.pop();

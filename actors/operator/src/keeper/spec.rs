@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use holdfast_keeper::{Assignment, Home};
+use holdfast_kernel::descriptors::Spares;
 use holdfast_policy::{OnLinkLoss, Policy};
 use holdfast_wire::shared::{
     BOUNDARY_PID, BOUNDARY_SOCKET, KEEPER_PID, KEEPER_SOCKET, NAMES, SPEC, log,
@@ -148,7 +149,7 @@ impl Sandbox {
     }
 
     /// What the keeper is told.
-    pub(super) fn assignment(&self) -> Assignment {
+    pub(super) fn assignment(&self, spares: Arc<Spares>) -> Assignment {
         let rootfs = self.rootfs.clone();
         Assignment {
             id: self.id.clone(),
@@ -162,6 +163,7 @@ impl Sandbox {
                 environment: self.environment.clone(),
             },
             program: self.program.clone(),
+            spares,
             read: Arc::new(move |text| {
                 let policy = parse(text).map_err(|failure| failure.sentence())?;
                 Ok(source::follow_links(policy, rootfs.as_deref()))
