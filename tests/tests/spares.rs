@@ -10,6 +10,9 @@ const PROMPT: Duration = Duration::from_secs(2);
 /// Below the numbers of all that a keeper needs.
 const KEEPERS: u64 = 3;
 
+/// The same for a gateway.
+const GATEWAYS: u64 = 4;
+
 /// Refused at once, by `process`, with the numbers of its want.
 fn is_refused(finished: &Finished, process: &str) {
     let (code, told) = document(finished);
@@ -59,6 +62,39 @@ fn under_a_keepers_limit_below_its_use_an_exec_runs_or_is_refused() {
         drop(held);
 
         limit::descriptors(keeper, 1024);
+        host.done("wait qa --for ready --timeout 30s");
+        host.done("delete qa --force");
+    }
+}
+
+#[test]
+fn under_a_gateways_limit_below_its_use_status_works_and_an_exec_is_refused() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let mut held = host
+            .exec("qa", &["sh", "-c", "echo held; cat"])
+            .held_input()
+            .start();
+        held.expect("held");
+        let gateway = host.gateway().expect("it runs").as_raw();
+
+        limit::descriptors(gateway, GATEWAYS);
+
+        for _ in 0..2 {
+            assert!(host.done("status qa").took < PROMPT);
+            is_refused(&host.said("exec qa -o json -- true"), "gateway");
+        }
+        // One that stays has one of the spares, and the last is for those who come and go.
+        let watching = host.say("status qa --watch").start();
+        watching.expect("DescriptorPressure");
+        for _ in 0..2 {
+            is_refused(&host.said("exec qa -o json -- true"), "gateway");
+            assert!(host.done("status qa").took < PROMPT);
+        }
+        limit::descriptors(gateway, 1024);
+        held.end_input();
+        assert_eq!(held.finish().code(), Some(0));
         host.done("wait qa --for ready --timeout 30s");
         host.done("delete qa --force");
     }

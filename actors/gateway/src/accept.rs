@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! permit ──▶ accept ──▶ who is it? ──▶ the service; the permit goes with the connection
-//!    ▲          ├─ EMFILE, ENFILE, ENOBUFS, ENOMEM: counted, wait 10 ms … 1 s; the connection waits in the backlog
+//!    ▲          ├─ EMFILE, a spare is left: served on its number; on the last one briefly
+//!    │          ├─ EMFILE, ENFILE, ENOBUFS, ENOMEM: counted, wait 10 ms … 1 s; the connection waits in the backlog
 //!    │          ├─ a connection that broke before it was accepted: the next one
 //!    │          ├─ the socket is none any more: the end
 //!    │          └─ anything else: told, wait 10 ms … 1 s
@@ -14,6 +15,7 @@
 //! Not tonic's own loop: that one calls `accept` again at once when descriptors run out, and keeps a core busy with it.
 
 use std::fs;
+use std::future::Future as _;
 use std::io;
 use std::net::SocketAddr;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
@@ -21,19 +23,20 @@ use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::stream::unfold;
 use holdfast_actor::Clock;
-use holdfast_kernel::descriptors::{is_exhausted, noted};
+use holdfast_kernel::descriptors::{Loan, Spares, is_exhausted, noted};
 use holdfast_observability::{Limiter, exhausted, fault, transport};
 use nix::unistd::geteuid;
 use parking_lot::Mutex;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Sleep, sleep};
 use tonic::transport::server::Connected;
 
 /// Where connections come in. Cheap to clone; all clones are one.
@@ -58,8 +61,15 @@ pub(crate) struct Counts {
 
 #[derive(Debug)]
 enum Socket {
-    Unix(PathBuf, Mutex<Arc<UnixListener>>),
+    Unix(Unix),
     Tcp(TcpListener),
+}
+
+#[derive(Debug)]
+struct Unix {
+    path: PathBuf,
+    present: Mutex<Arc<UnixListener>>,
+    spares: Arc<Spares>,
 }
 
 /// One connection.
@@ -67,7 +77,11 @@ enum Socket {
 pub(crate) struct Connection {
     stream: Wire,
     peer: Peer,
+    /// When one on the last spare has been here for long enough: the next one needs it.
+    leaves: Option<Pin<Box<Sleep>>>,
     _permit: OwnedSemaphorePermit,
+    /// Given back after the stream is closed.
+    _loan: Option<Loan>,
 }
 
 #[derive(Debug)]
@@ -81,13 +95,22 @@ enum Wire {
 pub(crate) struct Peer {
     /// The process, where the kernel tells.
     pub(crate) pid: Option<u32>,
+    /// Whether it has the last descriptor: what may last has no place there.
+    pub(crate) last: bool,
 }
+
+/// One who came in, on what; `None` instead of the peer: one who may not come.
+type Came = (Wire, Option<Peer>, Option<Loan>);
 
 impl Door {
     /// Binds a socket that only its owner may connect to, in the place of what is there of a dead gateway.
-    pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        let socket = Mutex::new(Arc::new(bind(path)?));
-        Ok(Self::new("unix", Socket::Unix(path.to_owned(), socket)))
+    pub(crate) fn unix(path: &Path, spares: Arc<Spares>) -> io::Result<Self> {
+        let unix = Unix {
+            path: path.to_owned(),
+            present: Mutex::new(Arc::new(bind(path)?)),
+            spares,
+        };
+        Ok(Self::new("unix", Socket::Unix(unix)))
     }
 
     pub(crate) fn tcp(socket: TcpListener) -> Self {
@@ -106,7 +129,7 @@ impl Door {
     /// Where it is, for a TCP door.
     pub(crate) fn address(&self) -> Option<SocketAddr> {
         match &*self.socket {
-            Socket::Unix(..) => None,
+            Socket::Unix(_) => None,
             Socket::Tcp(socket) => socket.local_addr().ok(),
         }
     }
@@ -137,16 +160,18 @@ impl Porter {
         loop {
             let permit = Arc::clone(&self.door.permits).acquire_owned().await.ok()?;
             match self.accept().await {
-                Ok((stream, Some(peer))) => {
+                Ok((stream, Some(peer), loan)) => {
                     self.pause = LEAST;
                     self.door.counts.accepted.fetch_add(1, Ordering::Relaxed);
                     return Some(Connection {
                         stream,
                         peer,
+                        leaves: peer.last.then(|| Box::pin(sleep(VISIT))),
                         _permit: permit,
+                        _loan: loan,
                     });
                 }
-                Ok((_, None)) => {
+                Ok((_, None, _)) => {
                     self.door.counts.strangers.fetch_add(1, Ordering::Relaxed);
                     if let Some(held_back) = self.may_complain() {
                         transport!(held_back, "refused a connection of another user");
@@ -175,21 +200,14 @@ impl Porter {
 
     /// Longer each time, until somebody comes in.
     async fn rest(&mut self) {
-        tokio::time::sleep(self.pause).await;
+        sleep(self.pause).await;
         self.pause = (self.pause * 2).min(MOST);
     }
 
-    /// `None` instead of the peer: one who may not come.
-    async fn accept(&self) -> io::Result<(Wire, Option<Peer>)> {
+    async fn accept(&self) -> io::Result<Came> {
         match &*self.door.socket {
-            Socket::Unix(path, present) => {
-                let (stream, _) = loop {
-                    let socket = Arc::clone(&present.lock());
-                    tokio::select! {
-                        came = socket.accept() => break came?,
-                        () = tokio::time::sleep(LOOK) => look(path, present),
-                    }
-                };
+            Socket::Unix(unix) => {
+                let (stream, loan) = unix.accept().await?;
                 let stream = noted(stream);
                 // Whoever cannot be known is a stranger.
                 let known = stream.peer_cred().ok();
@@ -197,21 +215,54 @@ impl Porter {
                 let known = known.filter(|known| own(known.uid()));
                 let peer = known.map(|known| Peer {
                     pid: known.pid().and_then(|pid| u32::try_from(pid).ok()),
+                    last: loan.as_ref().is_some_and(|loan| loan.last),
                 });
-                Ok((Wire::Unix(stream), peer))
+                Ok((Wire::Unix(stream), peer, loan))
             }
             Socket::Tcp(socket) => {
                 let (stream, _) = socket.accept().await?;
                 let stream = noted(stream);
                 // One that is broken already is found out by whoever reads from it.
                 let _ = stream.set_nodelay(true);
-                Ok((Wire::Tcp(stream), Some(Peer::default())))
+                Ok((Wire::Tcp(stream), Some(Peer::default()), None))
             }
         }
     }
 
     fn may_complain(&mut self) -> Option<u64> {
         self.complaints.admit(Clock::tokio().now().since_origin())
+    }
+}
+
+impl Unix {
+    /// The next who comes; under a limit below what is open in the place of a spare.
+    async fn accept(&self) -> io::Result<(UnixStream, Option<Loan>)> {
+        loop {
+            let socket = Arc::clone(&self.present.lock());
+            let came = tokio::select! {
+                came = socket.accept() => came,
+                () = sleep(LOOK) => {
+                    self.spares.gather();
+                    look(&self.path, &self.present);
+                    continue;
+                }
+            };
+            return match came {
+                Ok((stream, _)) => Ok((stream, None)),
+                Err(error) if error.raw_os_error() == Some(libc::EMFILE) => {
+                    self.squeeze(&socket).ok_or(error)
+                }
+                Err(error) => Err(error),
+            };
+        }
+    }
+
+    fn squeeze(&self, socket: &UnixListener) -> Option<(UnixStream, Option<Loan>)> {
+        let mut now = Context::from_waker(Waker::noop());
+        match self.spares.lend(|| socket.poll_accept(&mut now))? {
+            (Poll::Ready(Ok((stream, _))), loan) => Some((stream, Some(loan))),
+            (Poll::Ready(Err(_)) | Poll::Pending, _) => None,
+        }
     }
 }
 
@@ -291,6 +342,10 @@ impl AsyncRead for Connection {
         task: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let over = |leaves: &mut Pin<Box<Sleep>>| leaves.as_mut().poll(task).is_ready();
+        if self.leaves.as_mut().is_some_and(over) {
+            return Poll::Ready(Ok(()));
+        }
         match &mut self.stream {
             Wire::Unix(stream) => Pin::new(stream).poll_read(task, buffer),
             Wire::Tcp(stream) => Pin::new(stream).poll_read(task, buffer),
@@ -343,6 +398,9 @@ impl AsyncWrite for Connection {
 /// Connections at a time, per door.
 const MOST_CONNECTIONS: usize = 1024;
 
+/// How long one may stay on the last spare.
+const VISIT: Duration = Duration::from_secs(1);
+
 /// How soon a socket that was removed is missed.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -374,13 +432,13 @@ mod tests {
         let path = base.path().join("gateway.sock");
         drop(std::os::unix::net::UnixListener::bind(&path).expect("bound"));
 
-        let _door = Door::unix(&path).expect("replaced");
+        let _door = Door::unix(&path, Arc::default()).expect("replaced");
 
         let _guest = UnixStream::connect(&path).await.expect("connected");
         assert_eq!(fs::read_dir(base.path()).expect("listed").count(), 1);
         let file = base.path().join("notes");
         fs::write(&file, "mine").expect("written");
-        let refused = Door::unix(&file).expect_err("somebody's file");
+        let refused = Door::unix(&file, Arc::default()).expect_err("somebody's file");
         assert!(refused.to_string().contains("no socket"), "{refused}");
         assert_eq!(fs::read(&file).expect("still there"), b"mine");
     }
@@ -389,11 +447,11 @@ mod tests {
     async fn a_socket_that_was_removed_is_made_anew() {
         let base = tempfile::tempdir().expect("a directory");
         let path = base.path().join("gateway.sock");
-        let door = Door::unix(&path).expect("bound");
+        let door = Door::unix(&path, Arc::default()).expect("bound");
         let mut connections = Box::pin(door.connections());
         let guest = async {
             fs::remove_file(&path).expect("removed");
-            tokio::time::sleep(LOOK * 2).await;
+            sleep(LOOK * 2).await;
             let mode = fs::metadata(&path).expect("there").permissions().mode();
             (UnixStream::connect(&path).await.expect("connected"), mode)
         };

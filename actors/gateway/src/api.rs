@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use tonic::transport::{Server, ServerTlsConfig};
 use tonic_health::pb::health_server::HealthServer;
 
-use crate::accept::Door;
+use crate::accept::{Door, Peer};
 use crate::directory::Entry;
 use crate::host::Host;
 use crate::refused::Refused;
@@ -153,6 +153,12 @@ fn watched(entry: &Entry) -> impl Stream<Item = Arc<v1::Status>> + Send + use<> 
         let now = posted.borrow_and_update().clone();
         Some((now.status, (!now.gone).then_some(posted)))
     })
+}
+
+/// Whether whoever asks has the last descriptor: the next one needs it, and a keeper could not be reached beside it.
+fn is_last<T>(request: &tonic::Request<T>) -> bool {
+    let peer: Option<&Peer> = request.extensions().get();
+    peer.is_some_and(|peer| peer.last)
 }
 
 /// Whether a keeper is there to be asked.

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use holdfast_actor::{Change, End, Root, Seed, Tree, Unfit};
+use holdfast_kernel::descriptors::Spares;
 use nix::sys::prctl::set_child_subreaper;
 use tokio::net::TcpListener;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
@@ -46,6 +47,8 @@ pub struct Settings {
     pub environment: Vec<(OsString, OsString)>,
     /// Whether an actor may be made to fail, for tests of what follows.
     pub chaos: bool,
+    /// What is left to let somebody in under a limit that is below what is open.
+    pub spares: Arc<Spares>,
 }
 
 /// Files for mutual TLS, PEM.
@@ -135,9 +138,11 @@ impl Gateway {
         sockets.dedup();
         let mut doors = Vec::new();
         for path in &sockets {
-            let door = Door::unix(path).map_err(|source| Unstarted::Unbound {
-                place: format!("unix:{}", path.display()),
-                source,
+            let door = Door::unix(path, Arc::clone(&settings.spares)).map_err(|source| {
+                Unstarted::Unbound {
+                    place: format!("unix:{}", path.display()),
+                    source,
+                }
             })?;
             doors.push((door, None));
         }

@@ -177,6 +177,11 @@ impl Refused {
             let why = root(error);
             return Self::KeeperLost { name, why };
         }
+        Self::starved(name)
+    }
+
+    /// This process has no descriptor for the way to the keeper of `name`.
+    pub(crate) fn starved(name: String) -> Self {
         let (limit, used) = descriptors::observe().map_or((0, 0), |seen| (seen.limit, seen.used));
         let free = limit.saturating_sub(used);
         let needed = 1;

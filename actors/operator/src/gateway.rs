@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use clap::Args;
 use holdfast_gateway::{
@@ -102,8 +103,11 @@ pub(crate) fn gateway(
     execute::close_all_but(&[0, 1, 2]).map_err(|error| {
         Failure::caused(Kind::Internal, "let go of inherited descriptors", &error)
     })?;
+    // Nobody reads our input, and nothing else is open yet.
+    let spares = descriptors::Spares::hold(&[0, 3])
+        .map_err(|error| Failure::caused(Kind::Internal, "hold spare descriptors", &error))?;
     Journal::start(level, arguments.log_format);
-    let settings = settings(arguments, config)?;
+    let settings = settings(arguments, config, spares)?;
     descriptors::raise()
         .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -149,7 +153,11 @@ async fn serve(settings: Settings, config: &Config) -> Result<ExitCode, Failure>
     Ok(ExitCode::SUCCESS)
 }
 
-fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> {
+fn settings(
+    arguments: Arguments,
+    config: &Config,
+    spares: descriptors::Spares,
+) -> Result<Settings, Failure> {
     if arguments.otlp.is_some() {
         return Err(Failure::new(
             Kind::Usage,
@@ -204,6 +212,7 @@ fn settings(arguments: Arguments, config: &Config) -> Result<Settings, Failure> 
         http_anywhere: arguments.http_anywhere,
         environment: config.environment.clone(),
         chaos: arguments.chaos,
+        spares: Arc::new(spares),
     })
 }
 

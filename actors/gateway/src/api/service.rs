@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Response, Status, Streaming};
 
-use super::{check, present, revise, serving, session, watched};
+use super::{check, is_last, present, revise, serving, session, watched};
 use crate::directory::Entry;
 use crate::host::Host;
 use crate::life::Ask;
@@ -82,6 +82,9 @@ impl Gateway for Service {
         request: Request<v1::SandboxRequest>,
     ) -> Result<Response<Self::WatchStream>, Status> {
         let entry = self.host.directory.find(&request.get_ref().sandbox)?;
+        if is_last(&request) {
+            return Err(Refused::starved(entry.name).into());
+        }
         let told = watched(&entry).map(|status| Ok(status.as_ref().clone()));
         Ok(Response::new(Box::pin(self.until_closing(told))))
     }

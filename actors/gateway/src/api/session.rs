@@ -24,7 +24,7 @@ use tokio::time::{sleep, timeout};
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 
-use super::serving;
+use super::{is_last, serving};
 use crate::dial;
 use crate::host::Host;
 use crate::refused::{Refused, is_nobody_there};
@@ -36,6 +36,7 @@ pub(super) async fn pass(
     host: &Host,
     request: Request<Streaming<v1::SessionInput>>,
 ) -> Result<Outputs, Status> {
+    let last = is_last(&request);
     let trace = TRACE.map(|key| (key, request.metadata().get(key).cloned()));
     let mut inputs = request.into_inner();
     let first = timeout(PATIENCE, inputs.message())
@@ -43,6 +44,10 @@ pub(super) async fn pass(
         .map_err(|_| first())??;
     let first = first.ok_or_else(self::first)?;
     let (name, id) = sandbox(&first)?;
+    if last {
+        host.shortage.count();
+        return Err(Refused::starved(name.to_owned()).into());
+    }
     let channel = reach(host, name, id).await?;
     let mut progress = Progress::new(name, &first);
     let (reads, read) = oneshot::channel::<Infallible>();
