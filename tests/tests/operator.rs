@@ -400,6 +400,34 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     }
 }
 
+/// EX-22: what a gateway that is killed was told to do may have been done, and it is said where that is seen.
+#[test]
+fn a_change_that_a_killed_gateway_was_told_of_is_of_unknown_outcome() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        let deaf = "trap '' TERM; while :; do sleep 1; done";
+        host.say("create qa --wait")
+            .command(["sh", "-c", deaf])
+            .finish()
+            .exited(0);
+
+        let stop = host.say("stop qa --timeout 1m").start();
+        until("it is being stopped", LONG, || {
+            host.document("status qa -o json").1["reason"] == "Stopping"
+        });
+        host.end_gateway(Signal::SIGKILL);
+        let stop = stop.finish();
+
+        code(&stop, 125);
+        for said in [
+            "the outcome is unknown: the gateway went away",
+            "`holdfast status qa`",
+        ] {
+            assert!(stop.stderr.contains(said), "{stop}");
+        }
+    }
+}
+
 /// CL-01: no failure is 0, and each has a line.
 #[test]
 fn every_failure_has_a_code_and_a_line() {

@@ -31,7 +31,7 @@ mod address;
 mod background;
 mod refusal;
 
-pub(crate) use refusal::{is_lost, refused};
+pub(crate) use refusal::{is_lost, refused, unanswered, undecided};
 
 /// The services of the gateway, ready to be asked.
 pub(crate) type Client = GatewayClient<Channel>;

@@ -1,8 +1,10 @@
 //! What the gateway refused, in our own words: its sentence, its reason, and when to try again.
 
+use std::error::Error;
+
 use holdfast_wire::problem;
 use serde_json::{Map, Value};
-use tonic::{Code, Status};
+use tonic::{Code, ConnectError, Status};
 
 use crate::failure::{Failure, Kind};
 
@@ -47,6 +49,29 @@ pub(crate) fn refused(status: &Status) -> Failure {
     }
 }
 
+/// Why a request that changes something was not answered as wished. A gateway that went away may have carried it out before it
+/// did; `look` says where that is seen.
+pub(crate) fn unanswered(status: &Status, look: impl Into<String>) -> Failure {
+    let refused = refused(status);
+    if is_lost(status) && !is_unheard(status) {
+        undecided(&refused, look)
+    } else {
+        refused
+    }
+}
+
+/// The failure of what may have been carried out all the same; `look` says where that is seen.
+pub(crate) fn undecided(failure: &Failure, look: impl Into<String>) -> Failure {
+    let message = format!("the outcome is unknown: {}", failure.message());
+    Failure::new(Kind::OutcomeUnknown, message).hint(look)
+}
+
+/// Whether there was no connection over which the request could have gone.
+fn is_unheard(status: &Status) -> bool {
+    let mut causes = std::iter::successors(Error::source(status), |&error| error.source());
+    causes.any(|error| error.is::<ConnectError>())
+}
+
 /// Whether it is the connection that says so: what carries a problem was said by a gateway that is there.
 pub(crate) fn is_lost(status: &Status) -> bool {
     let lost = [Code::Unavailable, Code::Unknown, Code::Cancelled];
@@ -55,7 +80,7 @@ pub(crate) fn is_lost(status: &Status) -> bool {
 
 /// What an error without a problem says: at its root where it has causes, in one line.
 pub(super) fn cause(status: &Status) -> String {
-    let root = std::error::Error::source(status).map(super::deepest);
+    let root = Error::source(status).map(super::deepest);
     let text = root.unwrap_or_else(|| status.message().to_owned());
     text.lines().next().unwrap_or_default().to_owned()
 }
@@ -99,6 +124,8 @@ fn code(code: Code) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
+
     use holdfast_wire::v1::Problem;
 
     fn exit(status: &Status) -> u8 {
@@ -115,6 +142,24 @@ mod tests {
         assert_eq!(exit(&told("NoSuchSandbox")), 125);
         assert_eq!(exit(&told("PolicyInvalid")), 2);
         assert_eq!(exit(&Status::unavailable("transport error")), 125);
+    }
+
+    #[test]
+    fn what_may_have_been_carried_out_is_unknown_and_what_was_never_sent_is_not() {
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let kind = |status: &Status| unanswered(status, "look").kind();
+
+        let cut = Status::from_error(Box::new(broken()));
+        let unheard = Status::from_error(Box::new(ConnectError(Box::new(broken()))));
+        let told = problem::plain(Code::Unavailable, "x", "KeeperSilent");
+
+        assert_eq!(kind(&cut), Kind::OutcomeUnknown);
+        assert_eq!(
+            unanswered(&cut, "look").document()["error"]["reason"],
+            "OutcomeUnknown"
+        );
+        assert_eq!(kind(&unheard), Kind::Refused);
+        assert_eq!(kind(&told), Kind::Refused);
     }
 
     #[test]

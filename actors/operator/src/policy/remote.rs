@@ -11,7 +11,7 @@ use similar::TextDiff;
 
 use super::source;
 use crate::cli::sandboxes::{DiffPolicy, GetPolicy, SetPolicy};
-use crate::client::{self, Client, is_lost, refused};
+use crate::client::{self, Client, refused, unanswered};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format};
@@ -53,7 +53,13 @@ pub(crate) fn set(
         };
         let answer = client.set_policy(request).await;
         let state = answer
-            .map_err(|status| unanswered(&arguments.name, &status))?
+            .map_err(|status| {
+                let name = &arguments.name;
+                let look = format!(
+                    "`holdfast status {name}` says which revision is in force (policy.desired, policy.enforced)"
+                );
+                unanswered(&status, look)
+            })?
             .into_inner();
         match arguments.output.output {
             Format::Text => output::text(&format!("revision {}\n", state.desired))?,
@@ -71,18 +77,6 @@ pub(crate) fn set(
         }
         Ok(ExitCode::SUCCESS)
     })
-}
-
-/// Why a policy was not set. A gateway that went away may have kept it before.
-fn unanswered(name: &str, status: &tonic::Status) -> Failure {
-    let refused = refused(status);
-    if !is_lost(status) {
-        return refused;
-    }
-    let message = format!("the outcome is unknown: {}", refused.message());
-    Failure::new(Kind::OutcomeUnknown, message).hint(format!(
-        "`holdfast status {name}` says which revision is in force (policy.desired, policy.enforced)"
-    ))
 }
 
 /// Compares what is in force with a file: 0 when both mean the same.

@@ -25,11 +25,12 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::time::timeout;
 
 use self::made::Made;
+use super::life::look;
 use super::wait::Standing;
 use super::{request, status, wait, words};
 use crate::cli::OnLinkLoss;
 use crate::cli::sandboxes::{Create, Goal, Restart};
-use crate::client::{self, Client, is_lost, refused};
+use crate::client::{self, Client, is_lost, unanswered};
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output;
@@ -106,7 +107,7 @@ async fn asking(
     };
     let signal = tokio::select! {
         answer = &mut answered => {
-            return answer.map(made).map_err(|status| refused(&status));
+            return answer.map(made).map_err(|status| unanswered(&status, look(name)));
         }
         signal = ends.next() => signal,
     };
@@ -145,6 +146,9 @@ async fn ready(
         let failure = match last.as_ref().and_then(|last| unstarted(name, last)) {
             Some(unstarted) => unstarted,
             None if failure.kind() == Kind::NotReached => failure,
+            None if failure.kind() == Kind::Unreachable => {
+                return failure.although(&format!("sandbox {name} exists"));
+            }
             None => return failure,
         };
         let over = |last: &v1::Status| last.phase() == Phase::Deleting;

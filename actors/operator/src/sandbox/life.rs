@@ -7,31 +7,29 @@ use holdfast_wire::v1;
 
 use super::request;
 use crate::cli::sandboxes::{Delete, Name, Stop};
-use crate::client::{self, refused};
+use crate::client::{self, unanswered};
 use crate::config::Config;
 use crate::failure::Failure;
 
 /// Answers when it is stopped.
 pub(crate) fn stop(arguments: &Stop, config: &Config) -> Result<ExitCode, Failure> {
     client::with(config, async |mut client| {
-        let answer = client.stop(stopping(arguments)).await;
-        done(answer)
+        done(client.stop(stopping(arguments)).await, &arguments.name)
     })
 }
 
 /// Answers when it is about to start.
 pub(crate) fn start(arguments: &Name, config: &Config) -> Result<ExitCode, Failure> {
     client::with(config, async |mut client| {
-        let answer = client.start(request(&arguments.name)).await;
-        done(answer)
+        let name = &arguments.name;
+        done(client.start(request(name)).await, name)
     })
 }
 
 /// Answers when it is stopped and about to start.
 pub(crate) fn restart(arguments: &Stop, config: &Config) -> Result<ExitCode, Failure> {
     client::with(config, async |mut client| {
-        let answer = client.restart(stopping(arguments)).await;
-        done(answer)
+        done(client.restart(stopping(arguments)).await, &arguments.name)
     })
 }
 
@@ -43,7 +41,7 @@ pub(crate) fn delete(arguments: &Delete, config: &Config) -> Result<ExitCode, Fa
             force: arguments.force,
             ..v1::DeleteRequest::default()
         };
-        done(client.delete(request).await)
+        done(client.delete(request).await, &arguments.name)
     })
 }
 
@@ -54,9 +52,17 @@ fn stopping(arguments: &Stop) -> v1::StopRequest {
     }
 }
 
-fn done<T>(answer: Result<tonic::Response<T>, tonic::Status>) -> Result<ExitCode, Failure> {
-    answer.map_err(|status| refused(&status))?;
+fn done<T>(
+    answer: Result<tonic::Response<T>, tonic::Status>,
+    name: &str,
+) -> Result<ExitCode, Failure> {
+    answer.map_err(|status| unanswered(&status, look(name)))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Where it is seen what became of a sandbox.
+pub(super) fn look(name: &str) -> String {
+    format!("`holdfast status {name}` shows where it is, and `holdfast list` whether it is there")
 }
 
 /// A duration as messages have it.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::{document, request, words};
 use crate::cli::sandboxes::{Kill, Named};
-use crate::client::{self, refused};
+use crate::client::{self, refused, unanswered};
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::output::{self, Format};
@@ -40,7 +40,13 @@ pub(crate) fn kill(arguments: &Kill, config: &Config) -> Result<ExitCode, Failur
             signal: arguments.signal,
         };
         let answer = client.kill(request).await;
-        answer.map_err(|status| refused(&status))?;
+        answer.map_err(|status| {
+            let look = format!(
+                "`holdfast sessions {}` shows whether it has ended",
+                arguments.name
+            );
+            unanswered(&status, look)
+        })?;
         Ok(ExitCode::SUCCESS)
     })
 }

@@ -24,7 +24,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
 use super::{Bond, Exit, Session};
-use crate::client::{Client, is_lost, refused};
+use crate::client::{Client, is_lost, refused, undecided};
 use crate::failure::{Failure, Kind};
 
 /// What is known of a session that was carried.
@@ -191,12 +191,12 @@ impl Unopened {
             ),
         };
         if is_open {
-            let message = format!("the outcome is unknown: {}", failure.message());
-            Failure::new(Kind::OutcomeUnknown, message).hint(if is_copy {
+            let look = if is_copy {
                 NOT_COMPLETE
             } else {
                 "`holdfast sessions NAME` shows whether it has begun"
-            })
+            };
+            undecided(&failure, look)
         } else {
             failure
         }
