@@ -4,7 +4,8 @@ use holdfast_tests::host::document;
 use holdfast_tests::terminal::Terminal;
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Finished, Host, Run, everyone};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -400,6 +401,30 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     }
 }
 
+/// SV-02: with its boundary everything inside has died, and nobody is told to attach to it.
+#[test]
+fn an_exec_whose_boundary_dies_says_so_and_advises_nothing_that_leads_nowhere() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let running = host
+            .exec("qa", &["sh", "-c", "echo ready; sleep 60"])
+            .start();
+        running.expect("ready");
+        let (_, status) = host.document("status qa -o json");
+        let boundary = status["pids"]["boundary"].as_i64().expect("a pid");
+        let boundary = Pid::from_raw(i32::try_from(boundary).expect("a pid"));
+
+        kill(boundary, Signal::SIGKILL).expect("killed");
+        let finished = running.finish();
+
+        code(&finished, 125);
+        let died = "the boundary died, and everything inside with it";
+        assert!(finished.stderr.contains(died), "{finished}");
+        assert!(!finished.stderr.contains("attach again"), "{finished}");
+    }
+}
+
 /// EX-22: what a gateway that is killed was told to do may have been done, and it is said where that is seen.
 #[test]
 fn a_change_that_a_killed_gateway_was_told_of_is_of_unknown_outcome() {
@@ -657,7 +682,7 @@ fn whoever_interrupts_a_creation_leaves_nothing() {
                     .is_some_and(|rows| !rows.is_empty())
             });
             // It may have ended by itself.
-            let _gone = nix::sys::signal::kill(running.pid(), Signal::SIGINT);
+            let _gone = kill(running.pid(), Signal::SIGINT);
             let finished = running.finish();
             match finished.code() {
                 Some(130) => code(&host.said("status qa"), 125),
@@ -1171,7 +1196,7 @@ fn what_a_creation_named_stays_and_nothing_else() {
                 let running = host.say(&format!("create qa {wait}")).start();
                 std::thread::sleep(Duration::from_millis(delay));
                 // It may have ended by itself.
-                let _gone = nix::sys::signal::kill(running.pid(), Signal::SIGINT);
+                let _gone = kill(running.pid(), Signal::SIGINT);
                 let finished = running.finish();
                 let named = finished.text() == "qa\n";
                 assert_eq!(named, finished.code() == Some(0), "{finished}");

@@ -287,9 +287,9 @@ impl Actor for Link {
             let (state, closed) = (arguments.state.clone(), arguments.dialler.closed.clone());
             let why = tokio::select! {
                 biased;
-                ended = process.readable() => ended.map(|_| ENDED.to_owned())?,
+                ended = process.readable() => ended.map(|_| DIED.to_owned())?,
                 () = closed.cancelled() => match tokio::time::timeout(DYING, process.readable()).await {
-                    Ok(_) => ENDED.to_owned(),
+                    Ok(_) => DIED.to_owned(),
                     Err(_) => LET_GO.to_owned(),
                 },
                 why = beat(arguments, &clock) => why?,
@@ -385,7 +385,8 @@ pub const PATIENCE: Duration = Duration::from_millis(1200);
 /// How long a process that has closed its sockets may take to be seen to end.
 const DYING: Duration = Duration::from_millis(200);
 
-pub(crate) const ENDED: &str = "the boundary has ended";
+/// Why nothing that ran inside goes on: its boundary has ended.
+pub const DIED: &str = "the boundary died, and everything inside with it";
 const LET_GO: &str = "the boundary has let go of this keeper: another one has taken over";
 
 /// A boundary that is tied to this process and silent for so long is given up.

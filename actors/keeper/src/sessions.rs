@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::link::{Client, Dialler, ENDED, Standing, State};
+use crate::link::{Client, DIED, Dialler, Standing, State};
 
 pub(crate) mod attend;
 pub(crate) mod book;
@@ -181,7 +181,6 @@ impl Drop for Teller {
     fn drop(&mut self) {
         let (exit, standing) = (self.exit.take(), self.link.borrow().standing.clone());
         if let (Some(exit), Standing::Over { why, .. }) = (exit, standing) {
-            let why = if why == ENDED { LOST.to_owned() } else { why };
             let _ = exit.send(Exit::Unknown(why));
         }
     }
@@ -367,7 +366,7 @@ async fn read(
 /// inside ends with it; how the connection broke is nothing that anybody could use.
 fn lost(status: &tonic::Status) -> Exit {
     Exit::Unknown(match status.source() {
-        Some(_broken) => LOST.to_owned(),
+        Some(_broken) => DIED.to_owned(),
         None => format!("the boundary does not tell: {}", status.message()),
     })
 }
@@ -394,8 +393,6 @@ fn wire_size(size: Size) -> v1::TerminalSize {
 /// How many pieces of a stream wait for their reader.
 const DEPTH: usize = 16;
 
-const LOST: &str = "the boundary died, and everything inside with it";
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -414,7 +411,7 @@ mod tests {
         let broken = tonic::Status::from_error(broken);
         let refused = tonic::Status::not_found("no session 3");
 
-        assert_eq!(told(&broken), LOST);
+        assert_eq!(told(&broken), DIED);
         assert_eq!(told(&refused), "the boundary does not tell: no session 3");
     }
 
@@ -422,7 +419,7 @@ mod tests {
     fn a_session_that_falls_with_the_link_tells_that_the_link_is_lost() {
         let now = Clock::tokio().now();
         let (state, link) = watch::channel(State::fresh(1, String::new(), 0, now));
-        let mut exits = [ENDED, "the boundary does not answer"].map(|why| {
+        let mut exits = [DIED, "the boundary does not answer"].map(|why| {
             let (tell, exit) = oneshot::channel();
             let teller = Teller {
                 exit: Some(tell),
@@ -443,7 +440,7 @@ mod tests {
             .map(|exit| exit.try_recv().expect("is told"));
 
         let [ended, silent] = heard;
-        assert!(matches!(ended, Exit::Unknown(why) if why == LOST));
+        assert!(matches!(ended, Exit::Unknown(why) if why == DIED));
         assert!(matches!(silent, Exit::Unknown(why) if why.ends_with("does not answer")));
     }
 }

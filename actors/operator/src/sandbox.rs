@@ -17,6 +17,7 @@ pub(crate) mod why;
 mod words;
 
 pub(crate) use document::policy_state;
+pub(crate) use life::look;
 
 /// The message that names a sandbox and nothing else.
 fn request(name: &str) -> holdfast_wire::v1::SandboxRequest {

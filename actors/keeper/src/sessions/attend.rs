@@ -229,4 +229,4 @@ async fn dropped(carried: &mut Option<oneshot::Receiver<()>>) {
 }
 
 /// How long it may take until a lost boundary is known to be lost.
-const CERTAINTY: Duration = Duration::from_millis(1500);
+pub(super) const CERTAINTY: Duration = Duration::from_millis(1500);

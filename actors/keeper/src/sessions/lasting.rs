@@ -25,7 +25,7 @@ use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tonic::{Code, Status};
 
-use super::attend::Seat;
+use super::attend::{CERTAINTY, Seat};
 use super::book::{Blame, Book, Known};
 use super::errand;
 use super::feed::{Feed, Inlet};
@@ -34,7 +34,7 @@ use super::refusal;
 use super::watcher::Watcher;
 use super::withdrawal::{ANSWER, Term};
 use crate::health::Event;
-use crate::link::Client;
+use crate::link::{Client, DIED};
 use crate::status::Vitals;
 use crate::tree::MOST_SESSIONS;
 
@@ -47,6 +47,8 @@ pub(crate) struct Sessions {
     pub(super) book: Mutex<Book>,
     lives: Mutex<HashMap<u64, Arc<Live>>>,
     closing: AtomicBool,
+    /// The boundary has ended.
+    lost: watch::Sender<bool>,
     /// Counts ends.
     ended: watch::Sender<u64>,
     vitals: Vitals,
@@ -116,6 +118,7 @@ impl Sessions {
             book: Mutex::new(Book::adopt(attached, note)),
             lives: Mutex::default(),
             closing: AtomicBool::new(false),
+            lost: watch::Sender::new(false),
             ended: watch::Sender::new(0),
             vitals,
             launches: TaskTracker::new(),
@@ -148,6 +151,9 @@ impl Sessions {
         if let Some(id) = self.of_request(&order.note.request) {
             return Ok(Begun::Earlier(id));
         }
+        if *self.lost.borrow() {
+            return Err(refusal::died());
+        }
         if self.closing.load(Ordering::Relaxed) {
             return Err(refusal::stopping());
         }
@@ -158,7 +164,10 @@ impl Sessions {
         let (tell, told) = oneshot::channel();
         let sessions = Arc::clone(self);
         let launch = async move {
-            let begun = sessions.launch(order, term).await;
+            let begun = match sessions.launch(order, term).await {
+                Err(status) => Err(sessions.explained(status).await),
+                begun => begun,
+            };
             let live = match &begun {
                 Ok(Begun::Live(seat)) => Some(Arc::clone(seat.live())),
                 Ok(Begun::Earlier(_)) | Err(_) => None,
@@ -178,6 +187,18 @@ impl Sessions {
         self.launches.spawn_on(launch, &self.home);
         let gone = |_| problem::plain(Code::Internal, "start a session: it panicked", "Internal");
         told.await.map_err(gone)?
+    }
+
+    /// A link that broke is the end of the boundary, which is known soon, or is made anew.
+    async fn explained(&self, refused: Status) -> Status {
+        if !refusal::is_cut_off(&refused) {
+            return refused;
+        }
+        let mut lost = self.lost.subscribe();
+        match timeout(CERTAINTY, lost.wait_for(|lost| *lost)).await {
+            Ok(Ok(_)) => refusal::died(),
+            Ok(Err(_)) | Err(_) => refused,
+        }
     }
 
     async fn launch(self: &Arc<Self>, order: Order, term: Term) -> Result<Begun, Status> {
@@ -329,6 +350,7 @@ impl Sessions {
     /// The boundary is gone. Every session that ran has ended, nobody knows how.
     pub(crate) fn lose(&self, why: &str) {
         self.closing.store(true, Ordering::Relaxed);
+        self.lost.send_replace(why == DIED);
         let now = self.now_ms();
         let lost = self.book.lock().lose(why, now);
         for (id, ending) in lost {

@@ -1,9 +1,12 @@
 //! Why something is not done, as clients are told it: a code, a sentence and a reason for programs.
 
 use std::collections::HashMap;
+use std::error::Error as _;
 
+use super::book::BOUNDARY_LOST;
 use super::withdrawal::ANSWER;
 use crate::health::{Process, Want};
+use crate::link::DIED;
 use crate::pressure::Exhausted;
 use holdfast_actor::Fault;
 use holdfast_wire::problem;
@@ -232,7 +235,17 @@ pub(crate) fn cut(session: u64) -> Status {
     problem::status(Code::Unavailable, message, &problem)
 }
 
-/// The boundary could not be asked, or did not want to.
+/// The boundary has ended, and everything inside.
+pub(crate) fn died() -> Status {
+    problem::plain(Code::FailedPrecondition, DIED, BOUNDARY_LOST)
+}
+
+/// Whether the boundary could not be asked.
+pub(crate) fn is_cut_off(status: &Status) -> bool {
+    problem::of(status).is_some_and(|told| told.reason == "LinkLost")
+}
+
+/// The boundary could not be asked, or did not want to. How a connection broke is nothing that anybody could use.
 pub(crate) fn link(status: &Status) -> Status {
     if problem::of(status).is_some() {
         return status.clone();
@@ -258,7 +271,10 @@ pub(crate) fn link(status: &Status) -> Status {
     };
     problem::plain(
         code,
-        format!("ask the boundary: {}", status.message()),
+        match status.source() {
+            Some(_broken) => "ask the boundary: the connection to it broke".to_owned(),
+            None => format!("ask the boundary: {}", status.message()),
+        },
         reason,
     )
 }
@@ -408,6 +424,19 @@ mod tests {
         assert_eq!(told, ["launcher", "processes", "1", "0", "20"]);
         refused.errno = libc::EINVAL;
         assert!(!not_started(b"prog", &refused).message().contains("limit"));
+    }
+
+    #[test]
+    fn a_link_that_broke_is_told_without_its_protocol() {
+        let broken: Box<dyn std::error::Error + Send + Sync> = "h2 protocol error".into();
+
+        let told = link(&Status::from_error(broken));
+
+        assert_eq!(
+            told.message(),
+            "ask the boundary: the connection to it broke"
+        );
+        assert!(is_cut_off(&told) && !is_cut_off(&died()));
     }
 
     /// EX-23: what is short is named, with a time to try again.

@@ -25,9 +25,8 @@ use nix::sys::resource::{Resource, getrlimit};
 use tokio::time::timeout;
 
 use self::made::Made;
-use super::life::look;
 use super::wait::Standing;
-use super::{request, status, wait, words};
+use super::{look, request, status, wait, words};
 use crate::cli::OnLinkLoss;
 use crate::cli::sandboxes::{Create, Goal, Restart};
 use crate::client::{self, Client, is_lost, unanswered};

@@ -61,7 +61,7 @@ fn done<T>(
 }
 
 /// Where it is seen what became of a sandbox.
-pub(super) fn look(name: &str) -> String {
+pub(crate) fn look(name: &str) -> String {
     format!("`holdfast status {name}` shows where it is, and `holdfast list` whether it is there")
 }
 

@@ -13,11 +13,13 @@ use std::pin::Pin;
 use std::time::Duration;
 
 use bytes::Bytes;
+use holdfast_keeper::link::DIED;
 use holdfast_keeper::sessions::Control;
 use holdfast_wire::v1::exit::How;
 use holdfast_wire::v1::session_input::Kind as Said;
 use holdfast_wire::v1::session_output::Kind as Heard;
 use holdfast_wire::{problem, v1};
+use serde_json::{Value, json};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Sleep, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
@@ -26,6 +28,7 @@ use tonic::{Code, Status, Streaming};
 use super::{Bond, Exit, Session};
 use crate::client::{Client, is_lost, refused, undecided};
 use crate::failure::{Failure, Kind};
+use crate::sandbox::look;
 
 /// What is known of a session that was carried.
 #[derive(Debug, Default)]
@@ -388,6 +391,14 @@ impl Output {
         match ending.exit.as_ref().and_then(|exit| exit.how.as_ref()) {
             Some(How::Code(code)) => Exit::Code(u8::try_from(*code & 0xff).unwrap_or(u8::MAX)),
             Some(How::Signal(signal)) => Exit::Signal(*signal),
+            Some(How::Unknown(reason)) if reason == DIED => {
+                let failure = Failure::new(
+                    Kind::OutcomeUnknown,
+                    format!("the outcome is unknown: {DIED}"),
+                )
+                .hint(look(sandbox));
+                Exit::Unknown(failure.details(self.place(carried, sandbox)))
+            }
             Some(How::Unknown(reason)) => self.lost(carried, sandbox, reason).await,
             None => {
                 self.lost(carried, sandbox, "the gateway did not say it")
@@ -418,10 +429,14 @@ impl Output {
             ),
         };
         let message = format!("the outcome is unknown: {why}; {then}");
-        let details = serde_json::json!({
-            "sandbox": sandbox, "session": session, "offset": self.offset,
-        });
+        let details = self.place(carried, sandbox);
         Exit::Unknown(Failure::new(Kind::OutcomeUnknown, message).details(details))
+    }
+
+    /// Where nothing more was heard, for programs.
+    fn place(&self, carried: &Carried, sandbox: &str) -> Value {
+        let session = carried.begun.map(|begun| begun.session).unwrap_or_default();
+        json!({"sandbox": sandbox, "session": session, "offset": self.offset})
     }
 }
 
