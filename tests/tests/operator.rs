@@ -401,6 +401,34 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     }
 }
 
+/// EX-08: a session that nobody attends yet has its terminal, and an input that waits for whoever attaches to it.
+#[test]
+fn a_detached_session_has_its_terminal_and_its_input() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let detached = |options: &str, command: &[&str]| {
+            let begun = host.exec(&format!("qa --detach {options}"), command);
+            begun.finish().exited(0).text().trim().to_owned()
+        };
+
+        let reads = detached("-i", &["cat"]);
+        let watched = detached("-t", &["stty", "size"]);
+        let both = detached(
+            "-it",
+            &["sh", "-c", "stty -echo; read line; echo got $line"],
+        );
+
+        let said = host.say(&format!("attach qa {reads} -i")).input("hello\n");
+        assert_eq!(said.finish().exited(0).text(), "hello\n");
+        let said = host.said(&format!("attach qa {watched}"));
+        assert_eq!(said.exited(0).text(), "24 80\r\n");
+        let said = host.say(&format!("attach qa {both} -i")).input("line\n");
+        let said = said.finish();
+        assert!(said.exited(0).text().ends_with("got line\r\n"), "{said}");
+    }
+}
+
 /// SV-02: with its boundary everything inside has died, and nobody is told to attach to it.
 #[test]
 fn an_exec_whose_boundary_dies_says_so_and_advises_nothing_that_leads_nowhere() {

@@ -149,8 +149,8 @@ pub(crate) struct Exec {
     /// End the program and all that it started after this long: 500ms, 30s, 5m, 2h
     #[arg(long, value_name = "D", value_parser = values::duration)]
     pub(crate) timeout: Option<Duration>,
-    /// Print the session's number and leave it running
-    #[arg(long, conflicts_with_all = ["input", "terminal"])]
+    /// Print the session's number and leave it running; with -i its input stays open for `attach -i`
+    #[arg(long)]
     pub(crate) detach: bool,
     #[command(flatten)]
     pub(crate) output: Output,
