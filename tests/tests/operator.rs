@@ -401,7 +401,7 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     }
 }
 
-/// EX-08: a session that nobody attends yet has its terminal, and an input that waits for whoever attaches to it.
+/// A session that nobody attends yet has its terminal, and an input that waits for whoever attaches to it.
 #[test]
 fn a_detached_session_has_its_terminal_and_its_input() {
     for area in everyone() {
@@ -453,7 +453,7 @@ fn an_exec_whose_boundary_dies_says_so_and_advises_nothing_that_leads_nowhere() 
     }
 }
 
-/// EX-22: what a gateway that is killed was told to do may have been done, and it is said where that is seen.
+/// EX-01: what a gateway that is killed was told to do may have been done, and it is said where that is seen.
 #[test]
 fn a_change_that_a_killed_gateway_was_told_of_is_of_unknown_outcome() {
     for area in everyone() {

@@ -132,16 +132,10 @@ fn the_hash_is_about_the_meaning_and_not_about_the_spelling() {
 #[test]
 fn what_cannot_be_read_is_named_and_is_125() {
     let desk = Desk::new();
-    desk.file("binary.yaml", "version: 1\n");
-    fs::write(desk.0.path().join("binary.yaml"), b"version: \xff").expect("writes");
 
     for (file, reason) in [
         ("nosuch.yaml", "No such file or directory"),
         (".", "Is a directory"),
-        (
-            "binary.yaml",
-            "binary.yaml:1:10: byte 9 (0xff) is not UTF-8",
-        ),
     ] {
         for arguments in [
             ["policy", "check", file].as_slice(),
@@ -161,13 +155,36 @@ fn what_cannot_be_read_is_named_and_is_125() {
 }
 
 #[test]
-fn an_endless_file_is_refused_by_its_length() {
+fn what_is_not_text_is_wrong_in_itself_and_told_with_its_place() {
+    let desk = Desk::new();
+    fs::write(desk.0.path().join("binary.yaml"), b"version: \xff").expect("writes");
+
+    for arguments in [
+        ["policy", "check", "binary.yaml"].as_slice(),
+        &["run", "--policy", "binary.yaml", "--", "touch", "started"],
+    ] {
+        let output = desk.holdfast(arguments);
+
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        let place = "binary.yaml:1:10: byte 9 (0xff) is not UTF-8";
+        assert!(said.contains(place), "{said}");
+    }
+    assert!(!desk.0.path().join("started").exists());
+}
+
+#[test]
+fn an_endless_file_is_refused_by_its_length_without_a_place() {
     let desk = Desk::new();
 
     let output = desk.holdfast(&["policy", "check", "/dev/zero"]);
 
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("longer than"));
+    let said = text(&output.stderr);
+    assert!(
+        said.contains("/dev/zero: policy is longer than 1048576 bytes"),
+        "{said}"
+    );
 }
 
 #[test]

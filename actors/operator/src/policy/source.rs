@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
-use holdfast_policy::{Invalid, Policy};
+use holdfast_policy::{Invalid, Policy, Problem};
 use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat2};
 use nix::sys::stat::Mode;
 use serde_json::json;
@@ -21,27 +21,42 @@ pub(super) enum Refused {
     Invalid(Invalid),
 }
 
-/// Reads a policy file. Links are left as they are.
-pub(super) fn read(path: &Path) -> Result<Policy, Refused> {
-    let text = text(path).map_err(Refused::Unreadable)?;
-    Policy::parse(&path.to_string_lossy(), &text).map_err(Refused::Invalid)
-}
-
-/// Reads a policy file, or says in one failure all that is wrong with it.
-pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
-    parse(path, &text(path)?)
-}
-
-/// The policy that a text is, or all that is wrong with it in one failure. `path` is what messages call it.
-pub(crate) fn parse(path: &Path, text: &str) -> Result<Policy, Failure> {
-    Policy::parse(&path.to_string_lossy(), text).map_err(|invalid| {
+impl Refused {
+    /// All of it in one failure. `path` is what messages call the file.
+    fn told(self, path: &Path) -> Failure {
+        let invalid = match self {
+            Self::Unreadable(failure) => return failure,
+            Self::Invalid(invalid) => invalid,
+        };
         let count = invalid.problems.len();
         let noun = if count == 1 { "problem" } else { "problems" };
         let message = format!("policy {} has {count} {noun}", path.display());
         Failure::new(Kind::PolicyInvalid, message)
             .lines(invalid.problems.iter().map(ToString::to_string))
             .details(json!({"problems": invalid.problems}))
-    })
+    }
+}
+
+/// Reads a policy file. Links are left as they are.
+pub(super) fn read(path: &Path) -> Result<Policy, Refused> {
+    let text = written(path)?;
+    Policy::parse(&path.to_string_lossy(), &text).map_err(Refused::Invalid)
+}
+
+/// Reads a policy file, or says in one failure all that is wrong with it.
+pub(crate) fn load(path: &Path) -> Result<Policy, Failure> {
+    read(path).map_err(|refused| refused.told(path))
+}
+
+/// The text of a policy file.
+pub(crate) fn text(path: &Path) -> Result<String, Failure> {
+    written(path).map_err(|refused| refused.told(path))
+}
+
+/// The policy that a text is, or all that is wrong with it in one failure. `path` is what messages call it.
+pub(crate) fn parse(path: &Path, text: &str) -> Result<Policy, Failure> {
+    let parsed = Policy::parse(&path.to_string_lossy(), text);
+    parsed.map_err(|invalid| Refused::Invalid(invalid).told(path))
 }
 
 /// The policy with the ends of all symbolic links that its `binaries` name, seen from `root`: the kernel reports a
@@ -75,9 +90,9 @@ fn end_under(path: &str, root: &Path) -> Option<PathBuf> {
     fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()
 }
 
-/// The text of a policy file.
-pub(crate) fn text(path: &Path) -> Result<String, Failure> {
-    let bytes = bytes_of(path).map_err(|error| unreadable(path, &error))?;
+/// What a file says, as text.
+fn written(path: &Path) -> Result<String, Refused> {
+    let bytes = bytes_of(path).map_err(|error| Refused::Unreadable(unreadable(path, &error)))?;
     String::from_utf8(bytes).map_err(|error| {
         let valid = error.utf8_error().valid_up_to();
         let (text, wrong) = error.as_bytes().split_at(valid);
@@ -87,12 +102,17 @@ pub(crate) fn text(path: &Path) -> Result<String, Failure> {
             .next()
             .unwrap_or_default();
         let column = String::from_utf8_lossy(before).chars().count() + 1;
-        let message = format!(
-            "read policy {}:{line}:{column}: byte {valid} (0x{:02x}) is not UTF-8 text",
-            path.display(),
-            wrong.first().copied().unwrap_or_default(),
-        );
-        Failure::new(Kind::Unreadable, message).hint("write it as UTF-8: `iconv -t UTF-8`")
+        let wrong = wrong.first().copied().unwrap_or_default();
+        Refused::Invalid(Invalid {
+            problems: vec![Problem {
+                file: path.display().to_string(),
+                line: u32::try_from(line).unwrap_or(u32::MAX),
+                column: u32::try_from(column).unwrap_or(u32::MAX),
+                path: String::new(),
+                message: format!("byte {valid} (0x{wrong:02x}) is not UTF-8 text"),
+                suggestion: Some("write it as UTF-8: `iconv -t UTF-8`".to_owned()),
+            }],
+        })
     })
 }
 
