@@ -9,6 +9,7 @@
 //!   └──> 128+N
 //! ```
 
+use std::collections::HashMap;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
@@ -281,11 +282,25 @@ fn assemble(arguments: Create, config: &Config) -> Result<v1::CreateRequest, Fai
             .map(OsString::into_vec)
             .collect(),
         restart: restart(arguments.restart).into(),
-        labels: arguments.label.into_iter().collect(),
+        labels: labels(arguments.label)?,
         descriptors_soft: soft,
         descriptors_hard: hard,
         on_link_loss: arguments.on_link_loss.map_or("", link_loss).to_owned(),
     })
+}
+
+/// Each key once.
+fn labels(given: Vec<(String, String)>) -> Result<HashMap<String, String>, Failure> {
+    let mut labels = HashMap::new();
+    for (key, value) in given {
+        if let Some(before) = labels.get(&key) {
+            let message =
+                format!("read --label {key}={value}: there is --label {key}={before} already");
+            return Err(Failure::new(Kind::Usage, message).hint("a label has one value"));
+        }
+        labels.insert(key, value);
+    }
+    Ok(labels)
 }
 
 fn bytes(path: PathBuf) -> Vec<u8> {
@@ -370,6 +385,20 @@ mod tests {
             }
         }
         assert!(unstarted("qa", &status(Phase::Stopped, How::Code(3), "")).is_none());
+    }
+
+    #[test]
+    fn a_label_that_is_given_twice_is_refused_with_both() {
+        let given = |pairs: &[(&str, &str)]| {
+            let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+            labels(pairs.iter().map(owned).collect())
+        };
+
+        let refused = given(&[("x", "1"), ("y", "1"), ("x", "2")]).expect_err("twice");
+
+        assert_eq!(refused.kind(), Kind::Usage);
+        assert!(refused.message().contains("x=2") && refused.message().contains("x=1"));
+        assert_eq!(given(&[("x", "1"), ("y", "1")]).expect("once").len(), 2);
     }
 
     #[test]
