@@ -186,7 +186,12 @@ fn ended(main: &v1::Ending) -> String {
         Some(How::Code(code)) => format!("exited with status {code}"),
         Some(How::Signal(signal)) => format!("was ended by signal {signal}"),
         Some(How::Unknown(why)) if !why.is_empty() => {
-            format!("ended, nobody knows how: {}", unnumbered(why))
+            let why = unnumbered(why);
+            match &*main.reason {
+                "" => format!("ended, nobody knows how: {why}"),
+                "BoundaryLost" => format!("ended: {why}"),
+                _ => format!("not started: {why}"),
+            }
         }
         Some(How::Unknown(_)) | None => "ended, nobody knows how".to_owned(),
     };
@@ -261,7 +266,14 @@ mod tests {
                 Some(How::Unknown("find x: no (os error 2)".to_owned())),
                 "ProgramNotFound"
             ),
-            "ended, nobody knows how: find x: no (ProgramNotFound)"
+            "not started: find x: no (ProgramNotFound)"
+        );
+        assert_eq!(
+            told(
+                Some(How::Unknown("the boundary died".to_owned())),
+                "BoundaryLost"
+            ),
+            "ended: the boundary died (BoundaryLost)"
         );
         assert_eq!(told(None, ""), "ended, nobody knows how");
     }
