@@ -401,6 +401,22 @@ fn an_end_that_nobody_tells_is_unknown_and_can_be_fetched() {
     }
 }
 
+/// Its own time is up, whatever keeps it from an answer.
+#[test]
+fn a_wait_whose_time_is_up_is_124_also_when_the_gateway_is_stopped() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let gateway = host.gateway().expect("serves");
+
+        kill(gateway, Signal::SIGSTOP).expect("stopped");
+        let waited = host.said("wait qa --for stopped --timeout 300ms");
+        kill(gateway, Signal::SIGCONT).expect("goes on");
+
+        code(&waited, 124);
+    }
+}
+
 /// A session that nobody attends yet has its terminal, and an input that waits for whoever attaches to it.
 #[test]
 fn a_detached_session_has_its_terminal_and_its_input() {

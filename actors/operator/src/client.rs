@@ -41,10 +41,17 @@ pub(crate) fn with<F>(config: &Config, work: impl FnOnce(Client) -> F) -> Result
 where
     F: Future<Output = Result<ExitCode, Failure>>,
 {
+    interruptible(async { work(reach(config).await?).await })
+}
+
+/// Runs to the end, or until a signal ends us.
+pub(crate) fn interruptible(
+    work: impl Future<Output = Result<ExitCode, Failure>>,
+) -> Result<ExitCode, Failure> {
     on_runtime(async {
         let mut ends = Ends::listen().map_err(|error| internal("listen for signals", &error))?;
         tokio::select! {
-            outcome = async { work(reach(config).await?).await } => outcome,
+            outcome = work => outcome,
             signal = ends.next() => Err(Failure::interrupted(signal)),
         }
     })

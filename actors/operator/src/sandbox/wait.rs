@@ -22,15 +22,15 @@ use crate::failure::{Failure, Kind};
 /// Waits for a phase.
 pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failure> {
     let limit = arguments.timeout.unwrap_or(Duration::MAX);
-    client::with(config, async |mut client| {
+    client::interruptible(async {
         let mut last = None;
         let judge = |status: &v1::Status| judge(status, arguments.goal);
-        let waiting = reached(
-            (&mut client, config),
-            &arguments.name,
-            (arguments.goal, judge),
-            &mut last,
-        );
+        // Its time is that of the whole command: a gateway that does not answer takes its part of it.
+        let waiting = async {
+            let mut client = client::reach(config).await?;
+            let goal = (arguments.goal, judge);
+            reached((&mut client, config), &arguments.name, goal, &mut last).await
+        };
         match timeout(limit, waiting).await {
             Ok(reached) => reached.map(|()| ExitCode::SUCCESS),
             Err(_late) => Err(late(&arguments.name, arguments.goal, limit, last.as_ref())),
