@@ -21,9 +21,14 @@ impl Desk {
         path
     }
 
-    fn holdfast(&self, arguments: &[&str]) -> Output {
+    fn command(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_holdfast"));
-        let output = command.args(arguments).current_dir(self.0.path()).output();
+        command.args(arguments).current_dir(self.0.path());
+        command
+    }
+
+    fn holdfast(&self, arguments: &[&str]) -> Output {
+        let output = self.command(arguments).output();
         output.expect("holdfast starts")
     }
 }
@@ -152,6 +157,19 @@ fn what_cannot_be_read_is_named_and_is_125() {
         }
     }
     assert!(!desk.0.path().join("started").exists());
+}
+
+#[test]
+fn a_policy_is_read_from_our_input_where_it_is_named_so() {
+    let desk = Desk::new();
+    desk.file("a.yaml", GOOD);
+    let good = fs::File::open(desk.0.path().join("a.yaml")).expect("opens");
+
+    let mut check = desk.command(&["policy", "check", "-"]);
+    let output = check.stdin(good).output().expect("holdfast starts");
+
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    assert!(text(&output.stdout).starts_with("-: ok sha256:"));
 }
 
 #[test]

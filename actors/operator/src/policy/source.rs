@@ -1,7 +1,7 @@
 //! Policy files: read, parsed, and made ready for the programs of this host.
 
 use std::fs::{self, File};
-use std::io::{self, Read as _};
+use std::io::{self, Read};
 use std::os::fd::AsRawFd as _;
 use std::path::{Path, PathBuf};
 
@@ -116,12 +116,15 @@ fn written(path: &Path) -> Result<String, Refused> {
     })
 }
 
-/// At most one byte more than any policy has: an endless file is refused by its length.
+/// At most one byte more than any policy has: an endless file is refused by its length. `-` is our input.
 fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    let file: &mut dyn Read = if path == Path::new("-") {
+        &mut io::stdin()
+    } else {
+        &mut File::open(path)?
+    };
     let mut bytes = Vec::new();
-    File::open(path)?
-        .take(LONGEST + 1)
-        .read_to_end(&mut bytes)?;
+    file.take(LONGEST + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
