@@ -107,6 +107,23 @@ fn a_pipe_or_a_socket_is_refused_by_name_whichever_way_it_goes() {
     }
 }
 
+/// The kernel's own files tell no length, or a page; they have content all the same.
+#[test]
+fn a_file_that_tells_no_length_is_copied_with_its_content() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let content = inside(&host, "cat /proc/version");
+
+        host.done("cp qa:/proc/version out");
+        host.done("cp /proc/version qa:/tmp/in");
+
+        let out = fs::read_to_string(area.work().join("out")).expect("is there");
+        assert_eq!(out, content);
+        assert_eq!(inside(&host, "cat /tmp/in"), content);
+    }
+}
+
 /// One file with two names is one on the other side, too.
 #[test]
 fn hard_links_stay_links() {

@@ -69,7 +69,7 @@ pub(crate) fn undecided(failure: &Failure, look: impl Into<String>) -> Failure {
 /// Whether there was no connection over which the request could have gone.
 fn is_unheard(status: &Status) -> bool {
     let mut causes = std::iter::successors(Error::source(status), |&error| error.source());
-    causes.any(|error| error.is::<ConnectError>())
+    causes.any(<dyn Error>::is::<ConnectError>)
 }
 
 /// Whether it is the connection that says so: what carries a problem was said by a gateway that is there.

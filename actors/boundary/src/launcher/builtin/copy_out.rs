@@ -38,6 +38,7 @@ pub(super) fn run(path: &Path, output: impl Write) -> Result<(), Failed> {
                 }
                 continue;
             }
+            Err(Added::Torn(failed)) => return Err(failed),
             Err(Added::Unwritable(source)) => return Err(Failed::at(Path::new("output"))(source)),
         };
         waiting.extend(
@@ -55,6 +56,8 @@ pub(super) fn run(path: &Path, output: impl Write) -> Result<(), Failed> {
 /// Why something was not added.
 enum Added {
     Unreadable(Failed),
+    /// It stands in the stream in part: there is no way on.
+    Torn(Failed),
     Unwritable(io::Error),
 }
 
@@ -92,10 +95,20 @@ fn add(
         let length = file.metadata().map_err(unreadable)?.len();
         if let Some(first) = again(linked, &known, name) {
             stream.append_link(&mut header(&known, EntryType::Link, 0), name, first)
+        } else if length <= SMALL {
+            let bytes = whole(file).map_err(unreadable)?;
+            let mut header = header(&known, EntryType::Regular, bytes.len() as u64);
+            stream.append_data(&mut header, name, bytes.as_slice())
         } else {
-            // Exactly as long as was said before, also when the file is being written to.
-            let bytes = file.chain(io::repeat(0)).take(length);
-            stream.append_data(&mut header(&known, EntryType::Regular, length), name, bytes)
+            let mut bytes = Exactly { file, left: length };
+            let mut header = header(&known, EntryType::Regular, length);
+            let added = stream.append_data(&mut header, name, &mut bytes);
+            match added {
+                Err(source) if source.kind() == io::ErrorKind::UnexpectedEof => {
+                    return Err(Added::Torn(Failed::at(path)(source)));
+                }
+                added => added,
+            }
         }
     } else {
         // It means nothing elsewhere.
@@ -109,6 +122,36 @@ fn add(
         return Err(Added::Unreadable(Failed::special(path, what)));
     };
     added.map(|()| Vec::new()).map_err(Added::Unwritable)
+}
+
+/// All that there is to read, whatever length was told: the kernel's own files say 0, or a page.
+fn whole(file: File) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    file.take(MOST_UNTOLD + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_UNTOLD {
+        let why =
+            format!("it told a length of {SMALL} bytes at most, and has more than {MOST_UNTOLD}");
+        return Err(io::Error::other(why));
+    }
+    Ok(bytes)
+}
+
+/// As many bytes as were told, or an end that was not expected; what is appended meanwhile is left out.
+struct Exactly {
+    file: File,
+    left: u64,
+}
+
+impl Read for Exactly {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = (&self.file).take(self.left).read(buffer)?;
+        if count == 0 && self.left > 0 && !buffer.is_empty() {
+            let why = "it became shorter while it was copied; copy it again";
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, why));
+        }
+        self.left -= count as u64;
+        Ok(count)
+    }
 }
 
 /// The name that this file was written under before.
@@ -134,3 +177,55 @@ fn header(known: &Metadata, kind: EntryType, length: u64) -> Header {
 
 /// How many files of several names are remembered; further ones are written under each name.
 const MOST_LINKED: usize = 65_536;
+
+/// Up to this length a file is read before its length is told.
+const SMALL: u64 = PIECE as u64;
+
+/// How much is read of one that told less.
+const MOST_UNTOLD: u64 = 16 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copied(path: &Path) -> Vec<u8> {
+        let mut stream = Vec::new();
+        run(path, &mut stream).expect("copied");
+        let mut archive = tar::Archive::new(stream.as_slice());
+        let mut entries = archive.entries().expect("a stream");
+        let mut entry = entries.next().expect("an entry").expect("is whole");
+        let mut bytes = Vec::new();
+        entry.read_to_end(&mut bytes).expect("is read");
+        bytes
+    }
+
+    #[test]
+    fn what_tells_no_length_or_too_much_of_it_is_read_to_its_end() {
+        for path in [
+            "/proc/version",
+            "/sys/kernel/mm/transparent_hugepage/enabled",
+        ] {
+            let path = Path::new(path);
+            if let Ok(content) = fs::read(path) {
+                assert_eq!(copied(path), content, "{}", path.display());
+            }
+        }
+    }
+
+    #[test]
+    fn a_file_that_becomes_shorter_is_an_error_and_one_that_grows_is_as_it_was() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = directory.path().join("f");
+        fs::write(&path, b"0123456789").expect("written");
+        let read = |left| {
+            let file = File::open(&path).expect("opens");
+            let mut bytes = Vec::new();
+            let read = Exactly { file, left }.read_to_end(&mut bytes);
+            read.map(|_| bytes).map_err(|error| error.kind())
+        };
+
+        assert_eq!(read(4), Ok(b"0123".to_vec()));
+        assert_eq!(read(10), Ok(b"0123456789".to_vec()));
+        assert_eq!(read(11), Err(io::ErrorKind::UnexpectedEof));
+    }
+}

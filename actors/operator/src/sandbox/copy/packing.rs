@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::ffi::OsString;
 use std::fs;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read as _, Write};
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -90,8 +90,29 @@ fn add(
     if known.nlink() > 1 && linked.len() < MOST_LINKED {
         linked.insert(file, name.to_owned());
     }
+    if known.is_file() && known.len() <= SMALL {
+        let bytes = whole(path).map_err(wrong)?;
+        let mut header = tar::Header::new_gnu();
+        header.set_metadata(&known);
+        header.set_size(bytes.len() as u64);
+        let appended = archive.append_data(&mut header, name, bytes.as_slice());
+        return appended.map(|()| Vec::new()).map_err(wrong);
+    }
     archive.append_path_with_name(path, name).map_err(wrong)?;
     Ok(Vec::new())
+}
+
+/// All that there is to read, whatever length was told: the kernel's own files say 0, or a page.
+fn whole(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path)?;
+    file.take(MOST_UNTOLD + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_UNTOLD {
+        let why =
+            format!("it told a length of {SMALL} bytes at most, and has more than {MOST_UNTOLD}");
+        return Err(io::Error::other(why));
+    }
+    Ok(bytes)
 }
 
 /// Files that have more names than one, by device and number: what they were called first.
@@ -123,6 +144,12 @@ impl Write for Writer {
 }
 
 const CHUNK: usize = 64 << 10;
+
+/// Up to this length a file is read before its length is told.
+const SMALL: u64 = CHUNK as u64;
+
+/// How much is read of one that told less.
+const MOST_UNTOLD: u64 = 16 << 20;
 
 /// How many files of several names are remembered; further ones are packed under each name.
 const MOST_LINKED: usize = 65_536;
