@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::{Stream, stream};
 use holdfast_actor::{Address, Blow, Path, Unanswered};
+use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1::keeper_server::Keeper;
 use holdfast_wire::v1::session_input::Kind;
 use holdfast_wire::{problem, v1};
@@ -98,7 +99,7 @@ impl Keeper for Service {
                 } else {
                     Stdin::Ended
                 };
-                let order = errand::exec(&self.home, start, self.sessions.now_ms())?;
+                let order = errand::exec(&self.home, start, self.sessions.now_ms(), uptime())?;
                 if detach {
                     return self.detached(order, stdin, input).await;
                 }

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use futures_util::stream::unfold;
+use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1::keeper_client::KeeperClient;
 use holdfast_wire::v1::session_input::Kind;
 use holdfast_wire::v1::session_output;
@@ -42,7 +43,10 @@ pub(super) async fn pass(
     let first = timeout(PATIENCE, inputs.message())
         .await
         .map_err(|_| first())??;
-    let first = first.ok_or_else(self::first)?;
+    let mut first = first.ok_or_else(self::first)?;
+    if let Some(Kind::Start(start)) = &mut first.kind {
+        start.deadline_ms = deadline_ms(start.timeout_ms, uptime());
+    }
     let (name, id) = sandbox(&first)?;
     if last {
         host.shortage.count();
@@ -146,6 +150,16 @@ fn sandbox(first: &v1::SessionInput) -> Result<(&str, &str), Status> {
         Some(Kind::Data(_) | Kind::End(_) | Kind::Resize(_) | Kind::Signal(_)) | None => {
             Err(self::first())
         }
+    }
+}
+
+/// When a limit passes that runs from now on; 0 for none.
+fn deadline_ms(timeout_ms: u64, up: Duration) -> u64 {
+    match timeout_ms {
+        0 => 0,
+        limit => u64::try_from(up.as_millis())
+            .unwrap_or(u64::MAX)
+            .saturating_add(limit),
     }
 }
 

@@ -20,8 +20,13 @@ pub struct Home {
     pub environment: Vec<Vec<u8>>,
 }
 
-/// A program.
-pub(crate) fn exec(home: &Home, start: v1::ExecStart, now_ms: i64) -> Result<Order, Status> {
+/// A program, asked for at `now_ms` by the date, `up` after the host's start.
+pub(crate) fn exec(
+    home: &Home,
+    start: v1::ExecStart,
+    now_ms: i64,
+    up: Duration,
+) -> Result<Order, Status> {
     if start.arguments.is_empty() {
         return Err(refusal::usage("start a session: no program is named"));
     }
@@ -32,7 +37,12 @@ pub(crate) fn exec(home: &Home, start: v1::ExecStart, now_ms: i64) -> Result<Ord
         started_ms: now_ms,
         request: start.request,
     };
-    let limit = (start.timeout_ms != 0).then(|| Duration::from_millis(start.timeout_ms));
+    let limit = match (start.deadline_ms, start.timeout_ms) {
+        (0, 0) => None,
+        (0, timeout) => Some(Duration::from_millis(timeout)),
+        // It runs since the gateway was asked.
+        (deadline, _) => Some(Duration::from_millis(deadline).saturating_sub(up)),
+    };
     let program = v1::Program {
         arguments: start.arguments,
         environment: over(&home.environment, start.environment),
@@ -159,6 +169,17 @@ mod tests {
         }
     }
 
+    const UP: Duration = Duration::from_secs(5);
+
+    fn limit(timeout_ms: u64, deadline_ms: u64) -> Option<Duration> {
+        let asked = v1::ExecStart {
+            timeout_ms,
+            deadline_ms,
+            ..start(&["sleep", "9"])
+        };
+        exec(&home(), asked, 50, UP).expect("an order").limit
+    }
+
     fn start(words: &[&str]) -> v1::ExecStart {
         v1::ExecStart {
             arguments: words.iter().map(|word| word.as_bytes().to_vec()).collect(),
@@ -178,7 +199,7 @@ mod tests {
         let mut asked = start(&["env"]);
         asked.environment = vec![b"A=2".to_vec(), b"B=x=y".to_vec()];
 
-        let program = program(exec(&home(), asked, 0).expect("an order"));
+        let program = program(exec(&home(), asked, 0, UP).expect("an order"));
 
         assert_eq!(program.environment, [&b"PATH=/bin"[..], b"A=2", b"B=x=y"]);
         assert_eq!(program.directory, b"/srv/agent");
@@ -194,7 +215,7 @@ mod tests {
             let mut start = start(&["pwd"]);
             start.directory = asked.into();
 
-            let program = program(exec(&home(), start, 0).expect("an order"));
+            let program = program(exec(&home(), start, 0, UP).expect("an order"));
 
             assert_eq!(program.directory, found.as_bytes());
         }
@@ -202,20 +223,20 @@ mod tests {
 
     #[test]
     fn a_time_limit_of_nothing_is_none() {
-        let limit = |millis| {
-            let mut asked = start(&["sleep", "9"]);
-            asked.timeout_ms = millis;
-            exec(&home(), asked, 50).expect("an order").limit
-        };
+        assert_eq!(limit(0, 0), None);
+        assert_eq!(limit(100, 0), Some(Duration::from_millis(100)));
+        assert_eq!(limit(u64::MAX, 0), Some(Duration::from_millis(u64::MAX)));
+    }
 
-        assert_eq!(limit(0), None);
-        assert_eq!(limit(100), Some(Duration::from_millis(100)));
-        assert_eq!(limit(u64::MAX), Some(Duration::from_millis(u64::MAX)));
+    #[test]
+    fn a_time_limit_runs_since_the_gateway_was_asked() {
+        assert_eq!(limit(100, 5_040), Some(Duration::from_millis(40)));
+        assert_eq!(limit(100, 4_000), Some(Duration::ZERO), "it is over");
     }
 
     #[test]
     fn nothing_is_started_that_is_not_named() {
-        assert!(exec(&home(), start(&[]), 0).is_err());
+        assert!(exec(&home(), start(&[]), 0, UP).is_err());
         for port in [0, 65_536] {
             let asked = v1::DialStart {
                 port,

@@ -276,6 +276,8 @@ fn start(arguments: &Exec, config: &Config) -> Result<v1::ExecStart, Failure> {
         timeout_ms: arguments.timeout.map_or(0, milliseconds),
         detach: arguments.detach,
         stdin: arguments.input,
+        // The gateway says when.
+        deadline_ms: 0,
     })
 }
 
