@@ -1,5 +1,6 @@
 //! Revisions of a policy, put in force while a sandbox runs: what is shown, and what becomes of what is open. (PO-05, PO-06, PO-08.)
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -197,7 +198,7 @@ fn a_revision_waits_for_the_keeper_that_begins() {
             let set = host.say(&format!("policy set qa {}", path.display()));
             let set = set.start();
             until("it is asked", LONG, || {
-                connections(&area) > before || status(&host)["policy"]["desired"] != 1
+                !connections(&area).is_subset(&before)
             });
             kill(keeper, Signal::SIGCONT).expect("goes on");
             set.finish()
@@ -247,12 +248,14 @@ fn beginning(host: &Host<'_>) -> Pid {
     caught.expect("a keeper")
 }
 
-/// How many sockets of the gateway there are. The kernel knows them by the name that it gave its socket first.
-fn connections(area: &Area) -> usize {
+/// The gateway's ends of its connections, by inode. The kernel knows them by the name that it gave its socket first.
+fn connections(area: &Area) -> BTreeSet<String> {
     let socket = area.runtime().join("gateway.");
     let socket = socket.to_str().expect("text");
     let table = fs::read_to_string("/proc/net/unix").expect("a table");
-    table.lines().filter(|line| line.contains(socket)).count()
+    let own = table.lines().filter(|line| line.contains(socket));
+    own.filter_map(|line| line.split_whitespace().nth(6).map(str::to_owned))
+        .collect()
 }
 
 /// The revision that is wanted, and the one that is in force.
