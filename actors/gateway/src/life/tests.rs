@@ -1,6 +1,6 @@
-use proptest::prelude::*;
-
 use super::*;
+
+mod weather;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -23,11 +23,15 @@ fn crashed(boundary: bool) -> Event {
     })
 }
 
-fn exited(success: bool) -> Event {
-    Event::KeeperFell(End::MainExited {
+fn main_exited(success: bool) -> End {
+    End::MainExited {
         success,
         why: Why::new("MainExited", "the main process exited with status 3"),
-    })
+    }
+}
+
+fn exited(success: bool) -> Event {
+    Event::KeeperFell(main_exited(success))
 }
 
 #[test]
@@ -104,11 +108,7 @@ fn a_sandbox_that_is_over_by_its_keepers_word_is_on_its_way_to_what_follows() {
         assert_eq!(life.step(Event::ToldOver(end), now), []);
         (life, now)
     };
-    let exited = || End::MainExited {
-        success: false,
-        why: Why::new("MainExited", "the main process exited with status 3"),
-    };
-    for end in [exited(), End::BoundaryLost(lost())] {
+    for end in [main_exited(false), End::BoundaryLost(lost())] {
         let (mut life, now) = over(Restart::Never, end.clone());
         let deleted = life.ask(Ask::Delete { force: false }, now);
         let killed = vec![Command::KillBoundary, Command::KillKeeper];
@@ -121,7 +121,7 @@ fn a_sandbox_that_is_over_by_its_keepers_word_is_on_its_way_to_what_follows() {
     }
 
     let grace = 10 * SECOND;
-    let (mut life, now) = over(Restart::Never, exited());
+    let (mut life, now) = over(Restart::Never, main_exited(false));
     assert_eq!(life.ask(Ask::Stop { grace }, now), Ok(vec![]));
     let Stage::Ending {
         after: After::Stop(why),
@@ -132,7 +132,7 @@ fn a_sandbox_that_is_over_by_its_keepers_word_is_on_its_way_to_what_follows() {
     };
     assert_eq!(why.reason, "MainExited", "it has ended by itself");
 
-    let (life, _) = over(Restart::OnFailure, exited());
+    let (life, _) = over(Restart::OnFailure, main_exited(false));
     let begins = matches!(
         life.stage,
         Stage::Ending {
@@ -256,11 +256,9 @@ fn an_adopted_keeper_that_reports_has_a_boundary_that_its_death_leaves_behind() 
 #[test]
 fn what_ended_in_good_order_without_a_gateway_is_no_loss() {
     let now = Moment::ORIGIN;
-    let Event::KeeperFell(end) = exited(true) else {
-        panic!("another event");
-    };
+    let over = Found::Over(main_exited(true));
 
-    let (life, _) = life(Restart::OnFailure).adopted(Alive::default(), Found::Over(end), now);
+    let (life, _) = life(Restart::OnFailure).adopted(Alive::default(), over, now);
 
     assert!(matches!(life.stage, Stage::Stopped { .. }));
 }
@@ -416,209 +414,4 @@ fn what_the_next_gateway_finds_is_adopted() {
     let (life, commands) = found(false, false);
     assert!(commands.is_empty());
     assert!(matches!(life.stage, Stage::Failed { why } if why.reason == "BoundaryLost"));
-}
-
-/// What the world does next.
-#[derive(Clone, Copy, Debug)]
-enum Turn {
-    Wait,
-    Report,
-    KeeperDies,
-    BoundaryDies,
-    Exit(bool),
-    Refuse,
-    Start,
-    Stop,
-    Restart,
-    Delete,
-}
-
-fn turn() -> impl Strategy<Value = Turn> {
-    prop_oneof![
-        4 => Just(Turn::Wait),
-        4 => Just(Turn::Report),
-        2 => Just(Turn::KeeperDies),
-        1 => Just(Turn::BoundaryDies),
-        1 => any::<bool>().prop_map(Turn::Exit),
-        1 => Just(Turn::Refuse),
-        1 => Just(Turn::Start),
-        1 => Just(Turn::Stop),
-        1 => Just(Turn::Restart),
-        1 => Just(Turn::Delete),
-    ]
-}
-
-/// Processes that obey.
-#[derive(Debug)]
-struct World {
-    life: Life,
-    now: Moment,
-    keeper: bool,
-    boundary: bool,
-    epochs: (u64, u64),
-    removed: bool,
-}
-
-impl World {
-    fn new(policy: Restart) -> Self {
-        Self {
-            life: life(policy),
-            now: Moment::ORIGIN,
-            keeper: false,
-            boundary: false,
-            epochs: (0, 0),
-            removed: false,
-        }
-    }
-
-    fn step(&mut self, event: Event) {
-        let commands = self.life.step(event, self.now);
-        self.obey(commands);
-    }
-
-    fn ask(&mut self, ask: Ask) -> Result<(), Denied> {
-        let commands = self.life.ask(ask, self.now)?;
-        self.obey(commands);
-        Ok(())
-    }
-
-    fn obey(&mut self, commands: Vec<Command>) {
-        for command in commands {
-            assert!(!self.removed, "{command:?} after the removal");
-            match command {
-                Command::Spawn => {
-                    assert!(!self.keeper, "two keepers");
-                    let epochs = (self.life.generation, self.life.epoch);
-                    assert!(epochs > self.epochs, "{epochs:?} after {:?}", self.epochs);
-                    assert!(
-                        epochs.1 > 1 || !self.boundary,
-                        "a generation over another one"
-                    );
-                    self.epochs = epochs;
-                    self.keeper = true;
-                    self.boundary |= epochs.1 == 1;
-                }
-                Command::KillBoundary => self.boundary_dies(),
-                Command::KillKeeper => self.keeper_dies(),
-                Command::Halt { .. } => {
-                    self.boundary = false;
-                    self.keeper = false;
-                    self.step(Event::KeeperFell(End::Halted));
-                }
-                Command::Remove => {
-                    assert!(!self.keeper && !self.boundary, "removed while it runs");
-                    self.removed = true;
-                }
-            }
-        }
-    }
-
-    fn keeper_dies(&mut self) {
-        if std::mem::take(&mut self.keeper) || self.life.alive().keeper {
-            self.step(crashed(self.boundary));
-        }
-    }
-
-    fn boundary_dies(&mut self) {
-        if std::mem::take(&mut self.boundary) || self.life.alive().boundary {
-            self.step(Event::BoundaryFell);
-        }
-    }
-
-    fn wait(&mut self) {
-        if let Some(deadline) = self.life.deadline() {
-            self.now = self.now.max(deadline);
-            self.step(Event::Woke);
-        }
-    }
-
-    fn report(&mut self) {
-        if self.keeper {
-            if self.boundary {
-                self.step(Event::Reported);
-            } else {
-                self.keeper = false;
-                self.step(Event::KeeperFell(End::BoundaryLost(lost())));
-            }
-        }
-    }
-
-    fn turn(&mut self, turn: Turn) {
-        let grace = SECOND;
-        match turn {
-            Turn::Wait => self.wait(),
-            Turn::Report => self.report(),
-            Turn::KeeperDies => self.keeper_dies(),
-            Turn::BoundaryDies => self.boundary_dies(),
-            Turn::Exit(success) if self.keeper => {
-                (self.keeper, self.boundary) = (false, false);
-                self.step(exited(success));
-            }
-            Turn::Refuse if self.keeper && self.life.epoch == 1 => {
-                (self.keeper, self.boundary) = (false, false);
-                self.step(Event::BoundaryFell);
-                self.step(Event::KeeperFell(End::Refused(Why::new(
-                    "FenceUnproven",
-                    "no",
-                ))));
-            }
-            Turn::Exit(_) | Turn::Refuse => {}
-            Turn::Start => drop(self.ask(Ask::Start)),
-            Turn::Stop => drop(self.ask(Ask::Stop { grace })),
-            Turn::Restart => drop(self.ask(Ask::Restart { grace })),
-            Turn::Delete => drop(self.ask(Ask::Delete { force: false })),
-        }
-    }
-}
-
-fn policy() -> impl Strategy<Value = Restart> {
-    prop_oneof![
-        Just(Restart::Never),
-        Just(Restart::OnFailure),
-        Just(Restart::Always)
-    ]
-}
-
-proptest! {
-    /// SV-02: no state without a way out, after whatever happened.
-    #[test]
-    fn from_everywhere_there_is_a_way_on(policy in policy(), turns in prop::collection::vec(turn(), 0..80)) {
-        let mut world = World::new(policy);
-        for turn in turns {
-            if world.removed {
-                return Ok(());
-            }
-            world.turn(turn);
-            let settled = matches!(world.life.stage, Stage::Stopped { .. } | Stage::Failed { .. });
-            prop_assert_eq!(world.life.deadline().is_none(), settled, "{:?}", world.life.stage);
-        }
-        if matches!(world.life.stage, Stage::Deleting { .. } | Stage::Ending { after: After::Delete, .. }) {
-            return Ok(());
-        }
-
-        let mut started = world.life.clone();
-        let mut world_up = World { life: started.clone(), ..world };
-        world_up.ask(Ask::Start).expect("may start");
-        for _ in 0..8 {
-            if matches!(world_up.life.stage, Stage::Up { .. }) {
-                break;
-            }
-            world_up.report();
-            if !matches!(world_up.life.stage, Stage::Up { .. }) {
-                world_up.wait();
-            }
-            if matches!(world_up.life.stage, Stage::Failed { .. } | Stage::Stopped { .. }) {
-                world_up.ask(Ask::Start).expect("may start");
-            }
-        }
-        prop_assert!(matches!(world_up.life.stage, Stage::Up { .. }), "{:?}", world_up.life.stage);
-
-        started = world_up.life.clone();
-        let mut end = World { life: started, ..world_up };
-        end.ask(Ask::Delete { force: true }).expect("may be deleted");
-        if !end.removed {
-            end.wait();
-        }
-        prop_assert!(end.removed, "{:?}", end.life.stage);
-    }
 }
