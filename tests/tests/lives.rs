@@ -9,7 +9,11 @@ use holdfast_wire::{problem, v1};
 use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::time::Duration;
+
+/// Less than any deadline for a keeper that does not report, and more than a start takes on a busy machine.
+const SOON: Duration = Duration::from_secs(8);
 
 fn is(phase: v1::Phase) -> impl Fn(&v1::Status) -> bool {
     move |status| status.phase() == phase
@@ -150,6 +154,59 @@ fn a_keeper_that_dies_without_a_gateway_is_replaced_by_the_next_one() {
         gateway.delete("qa", true).expect("deleted");
         nothing_is_left(&area);
         assert_eq!(gateway.stop(), Some(0));
+    }
+}
+
+/// A gateway that dies while it starts a keeper: one that did not come to anything is begun anew at once, and one that did is
+/// not doubled.
+#[test]
+fn a_keeper_that_was_being_started_is_begun_anew_or_found() {
+    for area in everyone() {
+        for lives in [false, true] {
+            let gateway = Gateway::start(&area, &[]);
+            let made = gateway.create(request(&area, "qa")).expect("made");
+            ready(&gateway, "qa");
+            stop(&gateway, "qa").expect("stopped");
+            // Whoever opens it to write waits for somebody who reads: the keeper stands still before it is executed.
+            let log = area.state().join("sandboxes").join(&made.id);
+            let log = log.join("keeper.log");
+            fs::remove_file(&log).expect("removed");
+            nix::unistd::mkfifo(&log, nix::sys::stat::Mode::S_IRWXU).expect("a pipe");
+            area.give(&log);
+            let mut client = GatewayClient::new(gateway.channel().expect("connected"));
+            let asked = v1::SandboxRequest {
+                sandbox: "qa".to_owned(),
+            };
+            let _cut_off = gateway.begin(async move { client.start(asked).await });
+            let mut born = None;
+            until("a keeper is being started", LONG, || {
+                born = leaks::descendants(gateway.pid()).first().copied();
+                born.is_some()
+            });
+            let keeper = u32::try_from(born.expect("it is there")).expect("a pid");
+
+            gateway.kill();
+            let reader = lives.then(|| {
+                let mut pipe = fs::OpenOptions::new();
+                pipe.read(true).custom_flags(libc::O_NONBLOCK);
+                pipe.open(&log).expect("opened")
+            });
+            if !lives {
+                kill(keeper);
+            }
+            fs::remove_file(&log).expect("removed");
+            let gateway = Gateway::start(&area, &[]);
+            let began = now();
+            let after = ready(&gateway, "qa");
+
+            assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+            assert_eq!(after.generation, 2);
+            assert_eq!(after.pids["keeper"] == keeper, lives, "{}", said(&area));
+            drop(reader);
+            gateway.delete("qa", true).expect("deleted");
+            nothing_is_left(&area);
+            assert_eq!(gateway.stop(), Some(0));
+        }
     }
 }
 

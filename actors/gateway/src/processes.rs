@@ -11,9 +11,9 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
-use std::fs;
+use std::fs::{self, File};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,9 +92,9 @@ impl Processes {
         &self.0.boot
     }
 
-    /// Starts a keeper of our own program in a session of its own, with `log` for what it writes to stderr. Must be called
-    /// within a tokio runtime.
-    pub(crate) fn keeper(&self, directory: &Path, log: &Path) -> io::Result<Watched> {
+    /// Starts a keeper of our own program in a session of its own, with `log` for what it writes to stderr. It has `spec`
+    /// open, and so locked, until it lets go of what it inherits. Must be called within a tokio runtime.
+    pub(crate) fn keeper(&self, directory: &Path, spec: &File, log: &Path) -> io::Result<Watched> {
         let words = [
             c"holdfast".into(),
             c"keeper".into(),
@@ -105,6 +105,8 @@ impl Processes {
         files.add_open(1, "/dev/null", OFlag::O_WRONLY, Mode::empty())?;
         let appending = OFlag::O_WRONLY | OFlag::O_APPEND | OFlag::O_CREAT;
         files.add_open(2, log, appending, Mode::S_IRUSR | Mode::S_IWUSR)?;
+        // A duplicate stays open when the program is executed.
+        files.add_dup2(spec.as_raw_fd(), INHERITED)?;
         let mut attributes = PosixSpawnAttr::init()?;
         attributes.set_sigmask(&SigSet::empty())?;
         attributes.set_sigdefault(&SigSet::all())?;
@@ -258,6 +260,9 @@ fn there<T>(answer: holdfast_kernel::Result<T>) -> io::Result<Option<T>> {
         Err(error) => Err(error.into()),
     }
 }
+
+/// The descriptor by which a keeper has its spec locked.
+const INHERITED: i32 = 3;
 
 /// What a keeper gets of our environment, besides what is named after us.
 const PASSED: [&str; 6] = ["PATH", "HOME", "LANG", "TZ", "TMPDIR", "RUST_BACKTRACE"];

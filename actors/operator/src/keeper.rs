@@ -83,8 +83,6 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
 }
 
 fn keep(directory: &Path) -> Result<u8, Failure> {
-    execute::close_all_but(&[0, 1, 2])
-        .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     // The programs inside get it too: theirs may not hang on who happened to start the gateway.
     umask(Mode::S_IWGRP | Mode::S_IWOTH);
     // The workload has the caller's limit; what serves it may need more, and may not inherit that a gateway was short.
@@ -95,6 +93,9 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     Identity::of(std::process::id())
         .and_then(|own| own.write(&sandbox.place.join(KEEPER_PID)))
         .map_err(|error| Failure::caused(Kind::Internal, "write keeper.pid", &error))?;
+    // Only now: the lock of the spec is among them, which says that this process is there and not written down.
+    execute::close_all_but(&[0, 1, 2])
+        .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     let first = sandbox.epoch == FIRST_EPOCH;
     let (_boundary, approach) = if first {
         let forked = fork(&sandbox);

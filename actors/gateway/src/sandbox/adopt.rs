@@ -82,23 +82,26 @@ fn after(row: &Row, why: Why, now: Moment) -> After {
 /// Whether there was a keeper of a generation of which none is found.
 #[derive(Debug, PartialEq, Eq)]
 enum Begun {
-    /// None was given what it needs.
+    /// None was started that did anything.
     No,
-    /// One was started, or just not: it has not written itself down.
+    /// One was being started when somebody looked.
     Perhaps,
     Yes,
 }
 
 impl Begun {
-    fn of(row: &Row, ground: &Ground) -> io::Result<Self> {
+    /// `locked`: whether its spec was, before anybody looked for its processes.
+    fn of(row: &Row, ground: &Ground, locked: bool) -> io::Result<Self> {
         Ok(if row.keeper.is_some() || row.boundary.is_some() {
             Self::Yes
         } else if ground.generation() != Some(row.generation) {
             Self::No
-        } else if ground.keeper()?.is_some() {
+        } else if locked {
+            Self::Perhaps
+        } else if ground.keeper()?.is_some() || ground.has_words() {
             Self::Yes
         } else {
-            Self::Perhaps
+            Self::No
         })
     }
 }
@@ -107,6 +110,8 @@ impl State {
     /// What is left of a generation that ran.
     fn found(&mut self) -> io::Result<(Alive, Found)> {
         let same_boot = self.is_same_boot();
+        // In this order: a keeper that lets go of its spec in between has written itself down, and is found.
+        let locked = same_boot && self.ground.is_locked()?;
         if same_boot {
             self.find()?;
         }
@@ -116,7 +121,7 @@ impl State {
         };
         let mut end = None;
         if same_boot && alive == Alive::default() {
-            match Begun::of(&self.row, &self.ground)? {
+            match Begun::of(&self.row, &self.ground, locked)? {
                 Begun::No => return Ok((alive, Found::Unbegun)),
                 Begun::Perhaps => {
                     alive = Alive {
@@ -221,15 +226,18 @@ impl State {
 mod tests {
     use std::fs;
 
-    use holdfast_wire::shared::KEEPER_PID;
+    use holdfast_wire::shared::{FAILED, KEEPER_PID};
 
     use super::*;
 
     #[test]
-    fn a_generation_has_begun_when_a_keeper_was_given_what_it_needs() {
+    fn a_generation_has_begun_when_a_keeper_was_given_what_it_needs_and_started() {
         let base = tempfile::tempdir().expect("a directory");
         let ground = Ground(base.path().join("01J"));
-        let begun = |row: &Row| Begun::of(row, &ground).expect("read");
+        let begun = |row: &Row| {
+            let locked = ground.is_locked().expect("looked");
+            Begun::of(row, &ground, locked).expect("read")
+        };
         let mut row = Row {
             generation: 2,
             ..Row::default()
@@ -242,14 +250,22 @@ mod tests {
                 epoch: 1,
                 ..v1::Spec::default()
             };
-            ground.prepare(&spec).expect("prepared");
+            ground.prepare(&spec).expect("prepared")
         };
-        prepare(1);
+        let _others = prepare(1);
         assert_eq!(begun(&row), Begun::No, "what is there is the last one's");
-        prepare(2);
-        assert_eq!(begun(&row), Begun::Perhaps);
+        let gateways = prepare(2);
+        let keepers = gateways.try_clone().expect("a duplicate");
+        assert_eq!(begun(&row), Begun::Perhaps, "about to be started");
+        drop(gateways);
+        assert_eq!(begun(&row), Begun::Perhaps, "started, and not written down");
+        drop(keepers);
+        assert_eq!(begun(&row), Begun::No, "it died before it did anything");
         fs::write(ground.0.join(KEEPER_PID), "7 7\n").expect("written");
         assert_eq!(begun(&row), Begun::Yes);
+        fs::remove_file(ground.0.join(KEEPER_PID)).expect("removed");
+        fs::write(ground.0.join(FAILED), []).expect("written");
+        assert_eq!(begun(&row), Begun::Yes, "its word is there");
 
         fs::remove_dir_all(&ground.0).expect("removed");
         row.boundary = Some(Process { pid: 7, start: 7 });

@@ -1,6 +1,16 @@
 //! The directory that gateway and keeper share: what a keeper is given, and what it leaves.
+//!
+//! ```text
+//! gateway: spec.new locked ─▶ renamed to spec ─▶ keeper started with the lock ─▶ lets go of its own descriptor
+//! keeper:                                        └─────────── execve ─▶ keeper.pid written ─▶ lets go
+//! ```
+//!
+//! A spec that is locked is one whose keeper is about to start, or has started and has not written itself down. The lock is
+//! the open file's, so the keeper has it from the instant at which it is forked, and the kernel lets go of it when whoever
+//! has it dies, however that comes. So of a spec that nobody has locked either `keeper.pid` tells who its keeper was, or it
+//! never had one that did anything: another gateway may begin anew and doubles nobody.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -20,8 +30,9 @@ use crate::registry::row::Process;
 pub(crate) struct Ground(pub(crate) PathBuf);
 
 impl Ground {
-    /// Ready for the keeper of this spec. The first one of a generation finds nothing of another one.
-    pub(crate) fn prepare(&self, spec: &v1::Spec) -> io::Result<()> {
+    /// Ready for the keeper of this spec. The first one of a generation finds nothing of another one. The spec is locked for
+    /// as long as what is answered, or a duplicate of it, is open.
+    pub(crate) fn prepare(&self, spec: &v1::Spec) -> io::Result<File> {
         if spec.epoch == 1 {
             removed(fs::remove_dir_all(&self.0))?;
         }
@@ -35,8 +46,23 @@ impl Ground {
             .truncate(true)
             .mode(0o600)
             .open(&fresh)?;
+        file.try_lock()?;
         file.write_all(&spec.encode_to_vec())?;
-        fs::rename(fresh, self.0.join(SPEC))
+        fs::rename(fresh, self.0.join(SPEC))?;
+        Ok(file)
+    }
+
+    /// Whether a keeper of the spec that is there may have been started and not have written itself down yet.
+    pub(crate) fn is_locked(&self) -> io::Result<bool> {
+        match File::open(self.0.join(SPEC)) {
+            Ok(spec) => match spec.try_lock_shared() {
+                Ok(()) => Ok(false),
+                Err(TryLockError::WouldBlock) => Ok(true),
+                Err(TryLockError::Error(error)) => Err(error),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Whether somebody has removed it, with every socket in it.
@@ -53,6 +79,11 @@ impl Ground {
     /// What the keeper said last, when it had the time.
     pub(crate) fn last(&self) -> Option<v1::Status> {
         v1::Status::decode(&*fs::read(self.0.join(LAST)).ok()?).ok()
+    }
+
+    /// Whether a keeper has said anything since the spec was written.
+    pub(crate) fn has_words(&self) -> bool {
+        self.last().is_some() || self.failed().is_some()
     }
 
     fn failed(&self) -> Option<v1::Problem> {

@@ -95,10 +95,10 @@ impl State {
         let spawned = me.offload(move || {
             let _within = runtime.enter();
             crate::places::own(&state).map_err(|why| io::Error::other(crate::chain(&why)))?;
-            ground
+            let spec = ground
                 .prepare(&spec)
                 .map_err(named("prepare its directory"))?;
-            processes.keeper(&ground.0, &state.join(log::KEEPER))
+            processes.keeper(&ground.0, &spec, &state.join(log::KEEPER))
         });
         match spawned.await? {
             Ok(keeper) => {
