@@ -148,6 +148,12 @@ impl Keeper for Service {
         Ok(Response::new(v1::Nothing {}))
     }
 
+    async fn close(&self, request: Request<v1::CloseStreamRequest>) -> Answer<v1::Nothing> {
+        let asked = request.into_inner();
+        self.sessions.close(asked.session, asked.stream()).await?;
+        Ok(Response::new(v1::Nothing {}))
+    }
+
     async fn trees(&self, _: Request<v1::Nothing>) -> Answer<v1::TreeList> {
         let own = self.trees.tree().await;
         let mut control = self.sessions.control();

@@ -157,6 +157,16 @@ impl Gateway for Service {
         answer.map_err(|status| relayed(&entry, status))
     }
 
+    async fn close(
+        &self,
+        request: Request<v1::CloseStreamRequest>,
+    ) -> Result<Response<v1::Nothing>, Status> {
+        let request = request.into_inner();
+        let (entry, mut keeper) = self.keeper(&request.sandbox)?;
+        let answer = keeper.close(request).await;
+        answer.map_err(|status| relayed(&entry, status))
+    }
+
     async fn trees(
         &self,
         request: Request<v1::SandboxRequest>,

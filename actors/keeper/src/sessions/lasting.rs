@@ -386,12 +386,30 @@ impl Sessions {
         if signal <= 0 || signal > MOST_SIGNAL {
             return Err(refusal::usage(&format!("{signal} is no signal")));
         }
-        match self.known(id) {
-            None => return Err(refusal::no_such(id)),
-            Some(Known::Past(_)) => return Err(refusal::not_running(id)),
-            Some(Known::Running) => {}
-        }
+        self.running(id)?;
         self.ask(id, signal, false, Blame::Client(signal)).await
+    }
+
+    /// Closes a stream of the session, which nobody will read any more.
+    pub(crate) async fn close(&self, id: u64, stream: v1::Stream) -> Result<(), Status> {
+        self.running(id)?;
+        let request = v1::CloseRequest {
+            session: id,
+            stream: stream.into(),
+        };
+        let mut control = self.control.clone();
+        let asked = timeout(ANSWER, control.close(request)).await;
+        let asked = asked
+            .map_err(|_| refusal::silent(&format!("close a stream of session {id}"), CLOSED))?;
+        asked.map(drop).map_err(|status| refusal::link(&status))
+    }
+
+    fn running(&self, id: u64) -> Result<(), Status> {
+        match self.known(id) {
+            None => Err(refusal::no_such(id)),
+            Some(Known::Past(_)) => Err(refusal::not_running(id)),
+            Some(Known::Running) => Ok(()),
+        }
     }
 
     /// Kills what its client has left.
@@ -517,6 +535,9 @@ impl Drop for Live {
 
 /// What becomes of a signal that the boundary has not taken yet.
 const SIGNALLED: &str = "the signal may still arrive";
+
+/// The same of a stream that was to be closed.
+const CLOSED: &str = "it may still be closed";
 
 /// How long the boundary may take to show what it keeps of the sessions.
 const LOOK: Duration = Duration::from_secs(1);

@@ -3,7 +3,8 @@
 //! ```text
 //! Opening ──begun──> Carrying ──ended──> Over: the exit
 //!    │ refused           ├── the stream ends, or breaks ──> Lost: the outcome is unknown, from which offset on
-//!    └──> the refusal    └── nobody reads stdout ──> SIGPIPE (a terminal: SIGHUP), and its end is awaited for a while
+//!    └──> the refusal    ├── nobody reads stdout ──> it is closed, SIGPIPE, and its end is awaited for a while (a terminal: SIGHUP)
+//!                        └── nobody reads stderr ──> it is closed
 //! ```
 //!
 //! Input, output and requests are three loops that never wait for each other: a program that does not read its input still
@@ -25,10 +26,13 @@ use tokio::time::{Sleep, sleep, timeout};
 use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Code, Status, Streaming};
 
+use self::asking::Asking;
 use super::{Bond, Exit, Session};
 use crate::client::{Client, is_lost, refused, undecided};
 use crate::failure::{Failure, Kind};
 use crate::sandbox::look;
+
+mod asking;
 
 /// What is known of a session that was carried.
 #[derive(Debug, Default)]
@@ -68,6 +72,15 @@ impl Manner {
             Bond::Own | Bond::Ours => true,
             Bond::Lent => self.screen,
             Bond::Guest => false,
+        }
+    }
+
+    /// Whether a stream that nobody reads here has no reader any more. A terminal is one for both ways, and whoever came later
+    /// is not the only one.
+    fn ends_streams(self) -> bool {
+        match self.bond {
+            Bond::Own | Bond::Ours => true,
+            Bond::Lent | Bond::Guest => false,
         }
     }
 }
@@ -136,14 +149,14 @@ impl Part {
             ..Carried::default()
         };
         let stdin = self.stdin.take();
-        let (pipe, broken) = mpsc::channel(1);
+        let (unread, gone) = mpsc::channel(STREAMS);
         let output = Output {
             incoming,
             stdout: self.stdout.take(),
             stderr: self.stderr.take(),
             offset: 0,
             client: client.clone(),
-            broken: self.manner.passes_farewell_on().then_some(pipe),
+            unread,
             farewell: self.manner.farewell(),
             is_copy,
         };
@@ -152,12 +165,13 @@ impl Part {
             say: say.clone(),
             sandbox: self.sandbox.clone(),
             session: begun.session,
+            manner: self.manner,
         };
         // The output decides when all is over; the other two end with it.
         let exit = tokio::select! {
             exit = output.carry(&mut carried, &self.sandbox) => exit,
             () = feed(stdin, say) => unreachable_end(),
-            () = asking.obey(self.control, broken) => unreachable_end(),
+            () = asking.obey(self.control, gone) => unreachable_end(),
         };
         let _nobody_waits = self.exit.send(exit);
         carried
@@ -262,51 +276,6 @@ async fn feed(stdin: Option<mpsc::Receiver<Bytes>>, say: mpsc::Sender<v1::Sessio
     std::future::pending::<()>().await;
 }
 
-/// Asks the session for what is not input.
-struct Asking {
-    client: Client,
-    say: mpsc::Sender<v1::SessionInput>,
-    sandbox: String,
-    session: u64,
-}
-
-impl Asking {
-    /// Obeys what is asked, and passes on that our reader has gone.
-    async fn obey(mut self, mut asked: mpsc::Receiver<Control>, mut broken: mpsc::Receiver<i32>) {
-        loop {
-            let control = tokio::select! {
-                Some(control) = asked.recv() => control,
-                Some(farewell) = broken.recv() => Control::Signal(farewell),
-                else => break,
-            };
-            match control {
-                Control::Resize(size) => {
-                    let size = v1::TerminalSize {
-                        rows: size.rows.into(),
-                        columns: size.columns.into(),
-                    };
-                    // Behind input that nobody takes a size waits too; the next one is newer anyway.
-                    let _full = self.say.try_send(message(Said::Resize(size)));
-                }
-                // Signals do not stand in line behind input.
-                Control::Signal(signal) => self.kill(signal).await,
-                Control::Kill => self.kill(libc::SIGKILL).await,
-            }
-        }
-        std::future::pending::<()>().await;
-    }
-
-    async fn kill(&mut self, signal: i32) {
-        let request = v1::KillRequest {
-            sandbox: self.sandbox.clone(),
-            session: self.session,
-            signal,
-        };
-        // One that has ended needs no signal; its exit is on the way.
-        let _asked = timeout(PATIENCE, self.client.kill(request)).await;
-    }
-}
-
 /// What comes from the session.
 struct Output {
     incoming: Streaming<v1::SessionOutput>,
@@ -315,8 +284,8 @@ struct Output {
     /// The first byte that has not come yet.
     offset: u64,
     client: Client,
-    /// Told once, with the signal for it, when nobody reads stdout any more.
-    broken: Option<mpsc::Sender<i32>>,
+    /// Told of each stream once, when nobody reads it any more.
+    unread: mpsc::Sender<v1::Stream>,
     farewell: i32,
     /// It cannot be gone on with.
     is_copy: bool,
@@ -324,18 +293,22 @@ struct Output {
 
 impl Output {
     async fn carry(mut self, carried: &mut Carried, sandbox: &str) -> Exit {
-        let mut unread = None;
+        let mut leaving = None;
         loop {
-            if self.stdout.is_none() && unread.is_none() {
-                unread = Some(Box::pin(sleep(PATIENCE)));
+            if self.stdout.is_none() && leaving.is_none() {
+                leaving = Some(Box::pin(sleep(PATIENCE)));
             }
             let heard = tokio::select! {
                 heard = self.incoming.message() => heard,
                 () = closed(self.stdout.as_ref()) => {
-                    self.shut_stdout();
+                    self.shut(v1::Stream::Stdout);
                     continue;
                 }
-                () = passing(unread.as_mut()) => return Exit::Signal(self.farewell),
+                () = closed(self.stderr.as_ref()) => {
+                    self.shut(v1::Stream::Stderr);
+                    continue;
+                }
+                () = passing(leaving.as_mut()) => return Exit::Signal(self.farewell),
             };
             match heard.map(|output| output.and_then(|output| output.kind)) {
                 Ok(Some(Heard::Chunk(chunk))) => self.pass_on(chunk).await,
@@ -361,26 +334,25 @@ impl Output {
 
     async fn pass_on(&mut self, chunk: v1::OutputChunk) {
         self.offset = chunk.offset + chunk.data.len() as u64;
-        let stderr = chunk.stream() == v1::Stream::Stderr;
-        let sink = if stderr { &self.stderr } else { &self.stdout };
-        let Some(open) = sink else {
+        let stream = chunk.stream();
+        let Some(open) = self.sink(stream) else {
             return;
         };
-        if open.send(chunk.data).await.is_ok() {
-            return;
-        }
-        if stderr {
-            self.stderr = None;
-        } else {
-            self.shut_stdout();
+        if open.send(chunk.data).await.is_err() {
+            self.shut(stream);
         }
     }
 
     /// Nobody reads it any more, which is told once.
-    fn shut_stdout(&mut self) {
-        self.stdout = None;
-        if let Some(broken) = self.broken.take() {
-            let _told = broken.try_send(self.farewell);
+    fn shut(&mut self, stream: v1::Stream) {
+        *self.sink(stream) = None;
+        let _told = self.unread.try_send(stream);
+    }
+
+    fn sink(&mut self, stream: v1::Stream) -> &mut Option<mpsc::Sender<Bytes>> {
+        match stream {
+            v1::Stream::Stdout | v1::Stream::Unspecified => &mut self.stdout,
+            v1::Stream::Stderr => &mut self.stderr,
         }
     }
 
@@ -482,6 +454,9 @@ fn unreachable_end() -> Exit {
 
 /// What is said of a copy whose end nobody told.
 const NOT_COMPLETE: &str = "the copy is not known to be complete: run it again";
+
+/// Output and errors.
+const STREAMS: usize = 2;
 
 /// Messages that may wait in each direction: a chunk is up to 64 KiB.
 const DEPTH: usize = 8;
