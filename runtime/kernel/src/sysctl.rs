@@ -42,6 +42,12 @@ pub const NETWORK: &[Setting] = &[
         name: "net/ipv4/tcp_tw_reuse",
         value: "1",
     },
+    // What goes from one end of this machine's memory to the other needs no pacing: a host that paces what it sends
+    // (BBR) would spend a timer and a model on each. Reno is in every kernel, and in reach of every namespace.
+    Setting {
+        name: "net/ipv4/tcp_congestion_control",
+        value: "reno",
+    },
     // The workload may serve any port, as it may on a machine of its own.
     Setting {
         name: "net/ipv4/ip_unprivileged_port_start",

@@ -13,8 +13,8 @@ use std::time::Duration;
 
 /// Runs of a thing that is measured as a whole.
 const RUNS: usize = 41;
-/// Connects of one row. All rows together stay below the number of closing sockets where every connect gets slower.
-const CONNECTS: u32 = 3000;
+/// Connects of one spell. All spells together stay below the number of closing sockets where every connect gets slower.
+const CONNECTS: u32 = 800;
 /// Seconds of one row of throughput.
 const SECONDS: u32 = 2;
 /// Spells of each way, by turns.
@@ -105,12 +105,20 @@ pub(crate) fn connect(table: &mut Table) {
     }
     let (area, server) = (area(), tcp::echo(FOUR));
     let port = server.port();
-    let native = outside(&format!("bench-connect {FOUR} {port} {CONNECTS}"));
-    let words = format!("bench-connect origin.test {port} {CONNECTS}");
-    let through = inside(&area, &Policy::origin(port), &words);
+    let policy = Policy::origin(port);
+    let [native, least, through] = by_turns([
+        &|| outside(&format!("bench-connect {FOUR} {port} {CONNECTS}")),
+        &|| outside(&format!("bench-brokered {FOUR} {port} {CONNECTS}")),
+        &|| {
+            let words = format!("bench-connect origin.test {port} {CONNECTS}");
+            inside(&area, &policy, &words)
+        },
+    ]);
     for percentile in ["p50", "p99"] {
         let what = format!("connect + close, {percentile}");
         table.beside(&what, "µs", native[percentile], through[percentile]);
+        let what = format!("… {percentile} against the least broker");
+        table.beside(&what, "µs", least[percentile], through[percentile]);
     }
 }
 
