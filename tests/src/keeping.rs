@@ -144,6 +144,14 @@ impl<'a> Keeping<'a> {
         self.spec.epoch += 1;
     }
 
+    /// Starts the next keeper while the present one has the boundary; answers that one.
+    pub fn overtake(&mut self) -> Running {
+        let before = self.keeper.take().expect("a keeper");
+        self.spec.epoch += 1;
+        self.start();
+        before
+    }
+
     /// Waits until the keeper has ended by itself; answers its exit.
     pub fn exit(&mut self) -> Option<i32> {
         let keeper = self.keeper.take().expect("a keeper");

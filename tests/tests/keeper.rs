@@ -10,7 +10,7 @@ use holdfast_wire::{problem, v1};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::time::Duration;
-use tonic::Status;
+use tonic::{Code, Status};
 
 /// One test for everyone who runs Holdfast: a sandbox that idles, is tried and ended, with nothing left.
 #[expect(
@@ -506,6 +506,36 @@ fn sessions_go_on_when_their_keeper_is_killed() {
         assert_eq!(row.kind, "exec");
         assert_eq!(row.arguments, shell("echo before; exit 9").arguments);
         assert_eq!(row.ending.as_ref().and_then(code), code(&ended));
+        client
+    });
+}
+
+/// BD-03: the boundary lives when another keeper takes it over. Who attends a session at the one before hears that, and finds it at the next.
+#[test]
+fn a_session_of_a_keeper_that_is_fenced_goes_on_at_the_next() {
+    idle(async |sandbox, mut client| {
+        let line = "echo up; while ! test -e go; do sleep 0.02; done; echo on; exit 4";
+        let mut seen = start(&mut client, shell(line)).await.expect("started");
+        seen.expect("up\n").await;
+
+        let fenced = sandbox.overtake();
+        let told = read_on(&mut seen).await;
+        let left = fenced.finish();
+        let mut client = sandbox.client().await;
+
+        assert_eq!(
+            (told.code(), &*reason(&told)),
+            (Code::Unavailable, "KeeperLost"),
+            "{told:?}"
+        );
+        assert!(told.message().contains("another keeper"), "{told:?}");
+        assert_eq!(left.status.code(), Some(5));
+        let mut again = attach(&mut client, seen.session, seen.offset)
+            .await
+            .expect("attached");
+        run(&mut client, shell("touch go")).await.expect("ran");
+        let ending = again.end().await.expect("ended");
+        assert_eq!((code(&ending), &*again.text()), (Some(4), "on\n"));
         client
     });
 }

@@ -27,7 +27,7 @@ use crate::arrivals::Unbuilt;
 use crate::board::Board;
 use crate::egress::desk::Desk;
 use crate::health::{self, Event};
-use crate::link::{Approach, Client, Standing, State};
+use crate::link::{Approach, Client, DIED, Standing, State};
 use crate::rulebook::{self, Read, Rulebook};
 use crate::service::door::Door;
 use crate::service::serve::{self, Server};
@@ -316,7 +316,8 @@ fn bind_service(
     Ok(())
 }
 
-/// Hears of each change in the tree: the health first, and clients when the boundary is gone, before the service falls too.
+/// Hears of each change in the tree: the health first, and clients when the boundary is gone or another keeper's, before the
+/// service falls too.
 fn observer(
     vitals: &Vitals,
     sessions: &Arc<Sessions>,
@@ -326,8 +327,10 @@ fn observer(
     move |change: &Change| {
         tracing::debug!(?change, "supervision");
         vitals.note(Event::Changed(change.clone()));
-        if let Standing::Over { why, .. } = &link.borrow().standing {
-            sessions.lose(why);
+        match &link.borrow().standing {
+            Standing::Over { why, .. } if why == DIED => sessions.lose(),
+            Standing::Over { .. } => sessions.yield_up(),
+            Standing::Linked { .. } | Standing::Lost { .. } => {}
         }
     }
 }

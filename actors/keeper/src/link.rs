@@ -25,6 +25,7 @@ use holdfast_actor::{Actor, Clock, Fault, Me, Moment};
 use holdfast_clock::every;
 use holdfast_kernel::descriptors::both_noted;
 use holdfast_kernel::handoff::Socket;
+use holdfast_kernel::look::is_exiting;
 use holdfast_kernel::ready::Ready;
 use holdfast_wire::handshake::VERSION;
 use holdfast_wire::v1::boundary_client::BoundaryClient;
@@ -267,7 +268,9 @@ pub struct Arguments {
     pub control: Client,
     /// Knows when the boundary has closed its end.
     pub dialler: Dialler,
-    /// The boundary's process.
+    /// The boundary's process, as this one numbers it.
+    pub pid: u32,
+    /// Readable when that has ended.
     pub process: Arc<OwnedFd>,
     /// Whether a boundary that is silent is waited for, however long.
     pub lasting: bool,
@@ -285,13 +288,11 @@ impl Actor for Link {
         let process = Ready::reading(Arc::clone(&arguments.process))?;
         me.spawn(async move {
             let (state, closed) = (arguments.state.clone(), arguments.dialler.closed.clone());
+            let pid = arguments.pid;
             let why = tokio::select! {
                 biased;
                 ended = process.readable() => ended.map(|_| DIED.to_owned())?,
-                () = closed.cancelled() => match tokio::time::timeout(DYING, process.readable()).await {
-                    Ok(_) => DIED.to_owned(),
-                    Err(_) => LET_GO.to_owned(),
-                },
+                () = closed.cancelled() => part(pid, &process).await.to_owned(),
                 why = beat(arguments, &clock) => why?,
             };
             state.send_modify(|state| state.over(&why, clock.now()));
@@ -303,6 +304,16 @@ impl Actor for Link {
     async fn handle(_: &Me<Self::Message>, never: Self::Message, (): &mut ()) -> Result<(), Fault> {
         match never {}
     }
+}
+
+/// Why the boundary has closed its end. One that dies is on its way out before it closes anything, and takes its time to
+/// end when there was much inside.
+async fn part(pid: u32, process: &Ready<Arc<OwnedFd>>) -> &'static str {
+    if let Ok(false) = is_exiting(pid) {
+        return LET_GO;
+    }
+    let _it_is_killed = tokio::time::timeout(DYING, process.readable()).await;
+    DIED
 }
 
 /// Asks for signs of life until there can be none any more; answers why not.
@@ -382,8 +393,8 @@ const CLOSER: Duration = Duration::from_millis(200);
 /// An answer that takes longer means that the link is lost.
 pub const PATIENCE: Duration = Duration::from_millis(1200);
 
-/// How long a process that has closed its sockets may take to be seen to end.
-const DYING: Duration = Duration::from_millis(200);
+/// How long a process that is on its way out may take to be seen to end.
+const DYING: Duration = Duration::from_secs(5);
 
 /// Why nothing that ran inside goes on: its boundary has ended.
 pub const DIED: &str = "the boundary died, and everything inside with it";

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use crate::board::Board;
 use crate::egress::desk::Desk;
 use crate::health::{Condition, Event, Health, Phase, Report, Unlinked, Walked};
-use crate::link::{self, Standing};
+use crate::link::{self, DIED, Standing};
 
 /// The sandbox's health, and where it is shown. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -184,7 +184,8 @@ impl Vitals {
                     let what = format!("the boundary is not heard: {why}; it is tried again");
                     Event::Unlinked(Unlinked::Lost, what)
                 }
-                Standing::Over { why, .. } => Event::Unlinked(Unlinked::Gone, why),
+                Standing::Over { why, .. } if why == DIED => Event::Unlinked(Unlinked::Gone, why),
+                Standing::Over { why, .. } => Event::Unlinked(Unlinked::Lost, why),
             });
             self.0.board.revise(|status| {
                 status.link = Some(v1::LinkState {

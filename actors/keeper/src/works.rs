@@ -190,6 +190,7 @@ impl Works {
             link::Arguments {
                 control: control.clone(),
                 dialler: dialler.clone(),
+                pid: process.0,
                 process: process.1,
                 lasting,
                 state: tell,

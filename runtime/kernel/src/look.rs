@@ -189,6 +189,11 @@ pub fn is_fork(pid: u32) -> bool {
     field(pid, 9).is_ok_and(|flags: u64| flags & PF_FORKNOEXEC != 0)
 }
 
+/// Whether `pid` is on its way out: what it had open is closed before it has ended. `ESRCH` for one that is gone.
+pub fn is_exiting(pid: u32) -> Result<bool> {
+    field(pid, 9).map(|flags: u64| flags & PF_EXITING != 0)
+}
+
 /// When `pid` started, in ticks since the start of the host. `ESRCH` for one that is gone.
 pub fn started(pid: u32) -> Result<u64> {
     field(pid, 22)
@@ -223,6 +228,7 @@ fn nth(stat: &[u8], number: usize) -> Option<&str> {
     rest.split_ascii_whitespace().nth(number - 3)
 }
 
+const PF_EXITING: u64 = 0x4;
 const PF_FORKNOEXEC: u64 = 0x40;
 
 /// The process that the thread `tid` belongs to.
@@ -318,6 +324,18 @@ mod tests {
             parent(std::process::id()).expect("it runs"),
             std::os::unix::process::parent_id()
         );
+    }
+
+    #[test]
+    fn a_zombie_is_on_its_way_out_and_who_runs_is_not() {
+        let mut child = std::process::Command::new("true").spawn().expect("true");
+        while is_alive(child.id()) {
+            std::thread::yield_now();
+        }
+
+        assert!(is_exiting(child.id()).expect("there"));
+        assert!(!is_exiting(std::process::id()).expect("there"));
+        child.wait().expect("waited for");
     }
 
     #[test]

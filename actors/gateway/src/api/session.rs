@@ -202,10 +202,14 @@ impl Progress {
     /// What the client hears of an error: the keeper's own words, or that there is no keeper any more.
     fn told(&mut self, status: Status) -> Status {
         let own = status.code() != Code::Unavailable && status.code() != Code::Unknown;
-        if problem::of(&status).is_some() || (own && std::error::Error::source(&status).is_none()) {
-            return status;
-        }
         let name = &self.name;
+        let message = match problem::of(&status) {
+            // One that was replaced and lives: what it kept is the next one's all the same.
+            Some(told) if told.reason == LOST => status.message().to_owned(),
+            Some(_) => return status,
+            None if own && std::error::Error::source(&status).is_none() => return status,
+            None => format!("reach the keeper of {name}: it went away"),
+        };
         let mut details = HashMap::new();
         if let Some(session) = self.session {
             let offset = self.offset;
@@ -218,15 +222,17 @@ impl Progress {
             // It had been asked, and nobody knows whether it has heard.
             details.insert(problem::BEGUN.to_owned(), "unknown".to_owned());
         }
-        let message = format!("reach the keeper of {name}: it went away");
         let told = v1::Problem {
-            reason: "KeeperLost".to_owned(),
+            reason: LOST.to_owned(),
             details,
             retry_after_ms: SOON_MS,
         };
         problem::status(Code::Unavailable, message, &told)
     }
 }
+
+/// There is no keeper any more, or it has nothing to keep.
+const LOST: &str = "KeeperLost";
 
 /// How long the first message, and the way to the keeper, may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -260,5 +266,23 @@ mod tests {
         let details = problem::of(&told).expect("a problem").details;
         assert_eq!((&*details["session"], &*details["offset"]), ("5", "2"));
         assert!(details["hint"].contains("`holdfast attach qa 5 --from 2`"));
+    }
+
+    #[test]
+    fn a_keeper_that_was_replaced_is_told_as_one_that_went_away() {
+        let start = |session| Progress {
+            session,
+            ..Progress::new("qa", &v1::SessionInput::default())
+        };
+        let message = "ask the boundary: another keeper has taken it over";
+        let fenced = problem::plain(Code::Unavailable, message, LOST);
+
+        let told = start(Some(5)).told(fenced.clone());
+        let details = problem::of(&told).expect("a problem").details;
+        assert_eq!((told.message(), &*details["session"]), (message, "5"));
+        assert!(details["hint"].contains("`holdfast attach qa 5 --from 0`"));
+        let told = start(None).told(fenced);
+        let details = problem::of(&told).expect("a problem").details;
+        assert_eq!(details[problem::BEGUN], "unknown", "asked again once");
     }
 }

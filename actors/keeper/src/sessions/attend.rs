@@ -14,7 +14,7 @@ use tokio::sync::oneshot;
 use tonic::{Status, Streaming};
 
 use super::book::Known;
-use super::lasting::{Live, Sessions};
+use super::lasting::{Boundary, Live, Sessions};
 use super::refusal;
 use super::withdrawal::ANSWER;
 use crate::link::Client;
@@ -183,8 +183,8 @@ impl Attending {
             .ok_or_else(|| refusal::no_such(self.session))
     }
 
-    /// The stream stopped without an exit: either the boundary is lost, which is known soon, or only the stream is, and the
-    /// session goes on.
+    /// The stream stopped without an exit: either the boundary is lost or another keeper's, which is known soon, or only the
+    /// stream is, and the session goes on.
     async fn interrupted(&self) -> Result<Kind, Status> {
         let Some(seat) = &self.seat else {
             return match self.sessions.known(self.session) {
@@ -193,13 +193,19 @@ impl Attending {
             };
         };
         let mut over = seat.live.over();
-        let heard = over.wait_for(Option::is_some);
-        match tokio::time::timeout(CERTAINTY, heard).await {
-            Ok(Ok(ending)) => ending
-                .clone()
-                .map(Kind::Ended)
-                .ok_or_else(|| refusal::cut(self.session)),
-            Ok(Err(_)) | Err(_) => Err(refusal::cut(self.session)),
+        let heard = async {
+            tokio::select! {
+                biased;
+                Ok(ending) = over.wait_for(Option::is_some) => ending.clone(),
+                Boundary::Others = self.sessions.parted() => None,
+                else => None,
+            }
+        };
+        let ending = tokio::time::timeout(CERTAINTY, heard).await;
+        match ending {
+            Ok(Some(ending)) => Ok(Kind::Ended(ending)),
+            Ok(None) => Err(refusal::taken_over()),
+            Err(_) => Err(refusal::cut(self.session)),
         }
     }
 }
@@ -228,5 +234,5 @@ async fn dropped(carried: &mut Option<oneshot::Receiver<()>>) {
     std::future::pending::<()>().await;
 }
 
-/// How long it may take until a lost boundary is known to be lost.
+/// How long it may take until a boundary that is lost, or another keeper's, is known to be that.
 pub(super) const CERTAINTY: Duration = Duration::from_millis(1500);

@@ -47,13 +47,22 @@ pub(crate) struct Sessions {
     pub(super) book: Mutex<Book>,
     lives: Mutex<HashMap<u64, Arc<Live>>>,
     closing: AtomicBool,
-    /// The boundary has ended.
-    lost: watch::Sender<bool>,
+    boundary: watch::Sender<Boundary>,
     /// Counts ends.
     ended: watch::Sender<u64>,
     vitals: Vitals,
     pub(super) launches: TaskTracker,
     pub(super) home: Handle,
+}
+
+/// Whose the boundary is, and every session with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    Ours,
+    /// Another keeper has taken it over: the sessions go on there.
+    Others,
+    /// Its process has ended.
+    Gone,
 }
 
 /// A session that runs.
@@ -118,7 +127,7 @@ impl Sessions {
             book: Mutex::new(Book::adopt(attached, note)),
             lives: Mutex::default(),
             closing: AtomicBool::new(false),
-            lost: watch::Sender::new(false),
+            boundary: watch::Sender::new(Boundary::Ours),
             ended: watch::Sender::new(0),
             vitals,
             launches: TaskTracker::new(),
@@ -151,8 +160,10 @@ impl Sessions {
         if let Some(id) = self.of_request(&order.note.request) {
             return Ok(Begun::Earlier(id));
         }
-        if *self.lost.borrow() {
-            return Err(refusal::died());
+        match *self.boundary.borrow() {
+            Boundary::Ours => {}
+            Boundary::Others => return Err(refusal::taken_over()),
+            Boundary::Gone => return Err(refusal::died()),
         }
         if self.closing.load(Ordering::Relaxed) {
             return Err(refusal::stopping());
@@ -189,16 +200,23 @@ impl Sessions {
         told.await.map_err(gone)?
     }
 
-    /// A link that broke is the end of the boundary, which is known soon, or is made anew.
+    /// A link that broke is the end of the boundary or of this keeper's hold on it, which is known soon, or is made anew.
     async fn explained(&self, refused: Status) -> Status {
         if !refusal::is_cut_off(&refused) {
             return refused;
         }
-        let mut lost = self.lost.subscribe();
-        match timeout(CERTAINTY, lost.wait_for(|lost| *lost)).await {
-            Ok(Ok(_)) => refusal::died(),
-            Ok(Err(_)) | Err(_) => refused,
+        match timeout(CERTAINTY, self.parted()).await {
+            Ok(Boundary::Gone) => refusal::died(),
+            Ok(Boundary::Others) => refusal::taken_over(),
+            Ok(Boundary::Ours) | Err(_) => refused,
         }
+    }
+
+    /// Waits until the boundary is not ours any more; answers whose it is.
+    pub(super) async fn parted(&self) -> Boundary {
+        let mut boundary = self.boundary.subscribe();
+        let parted = boundary.wait_for(|boundary| *boundary != Boundary::Ours);
+        parted.await.map_or(Boundary::Ours, |boundary| *boundary)
     }
 
     async fn launch(self: &Arc<Self>, order: Order, term: Term) -> Result<Begun, Status> {
@@ -347,12 +365,17 @@ impl Sessions {
         Some(ending)
     }
 
+    /// The boundary is another keeper's. What runs goes on there, and whoever attends it is told to come again.
+    pub(crate) fn yield_up(&self) {
+        self.boundary.send_replace(Boundary::Others);
+    }
+
     /// The boundary is gone. Every session that ran has ended, nobody knows how.
-    pub(crate) fn lose(&self, why: &str) {
+    pub(crate) fn lose(&self) {
         self.closing.store(true, Ordering::Relaxed);
-        self.lost.send_replace(why == DIED);
+        self.boundary.send_replace(Boundary::Gone);
         let now = self.now_ms();
-        let lost = self.book.lock().lose(why, now);
+        let lost = self.book.lock().lose(DIED, now);
         for (id, ending) in lost {
             self.over(id, &ending);
         }

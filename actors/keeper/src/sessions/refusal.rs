@@ -240,6 +240,17 @@ pub(crate) fn died() -> Status {
     problem::plain(Code::FailedPrecondition, DIED, BOUNDARY_LOST)
 }
 
+/// Another keeper has the boundary, and its sessions. As when this one had died: whoever wants them comes again.
+pub(crate) fn taken_over() -> Status {
+    let problem = v1::Problem {
+        reason: "KeeperLost".to_owned(),
+        retry_after_ms: RETRY_MS,
+        ..v1::Problem::default()
+    };
+    let message = "ask the boundary: another keeper has taken it over";
+    problem::status(Code::Unavailable, message, &problem)
+}
+
 /// Whether the boundary could not be asked.
 pub(crate) fn is_cut_off(status: &Status) -> bool {
     problem::of(status).is_some_and(|told| told.reason == "LinkLost")
@@ -247,8 +258,10 @@ pub(crate) fn is_cut_off(status: &Status) -> bool {
 
 /// The boundary could not be asked, or did not want to. How a connection broke is nothing that anybody could use.
 pub(crate) fn link(status: &Status) -> Status {
-    if problem::of(status).is_some() {
-        return status.clone();
+    match problem::of(status) {
+        Some(told) if told.reason == "Fenced" => return taken_over(),
+        Some(_) => return status.clone(),
+        None => {}
     }
     let (code, reason) = match status.code() {
         Code::NotFound => (Code::NotFound, "NoSuchSession"),
