@@ -410,10 +410,24 @@ fn a_wait_whose_time_is_up_is_124_also_when_the_gateway_is_stopped() {
         let gateway = host.gateway().expect("serves");
 
         kill(gateway, Signal::SIGSTOP).expect("stopped");
-        let waited = host.said("wait qa --for stopped --timeout 300ms");
+        let waiting = host.say("wait qa --for ready --timeout 60s").start();
+        let limits = [Duration::from_millis(300), Duration::from_secs(3)];
+        let waited = limits.map(|limit| {
+            let line = format!("wait qa --for stopped --timeout {}ms", limit.as_millis());
+            (limit, host.said(&line))
+        });
         kill(gateway, Signal::SIGCONT).expect("goes on");
 
-        code(&waited, 124);
+        for (limit, waited) in waited {
+            code(&waited, 124);
+            assert!(waited.took >= limit, "{waited}");
+            assert!(
+                waited.stderr.contains("the gateway has not answered"),
+                "{waited}"
+            );
+        }
+        // One that goes on in time is heard.
+        code(&waiting.finish(), 0);
     }
 }
 

@@ -73,10 +73,15 @@ pub(crate) fn on_runtime<T>(work: impl Future<Output = Result<T, Failure>>) -> R
 ///
 /// One that is just ending breaks the first question off; where we may start one, the next is asked.
 pub(crate) async fn reach(config: &Config) -> Result<Client, Failure> {
+    reach_within(ANSWER, config).await
+}
+
+/// The same, for one whose `patience` with a gateway that does not answer is his own.
+pub(crate) async fn reach_within(patience: Duration, config: &Config) -> Result<Client, Failure> {
     let address = Address::of(config)?;
     let mut tries = 0;
     loop {
-        match ask(&address, config).await {
+        match ask(&address, config, patience).await {
             Ok(client) => return Ok(client),
             Err(Unasked::BrokenOff(_)) if address.is_ours_to_start() && tries < MOST_TRIES => {
                 tries += 1;
@@ -96,16 +101,16 @@ enum Unasked {
 }
 
 /// Connects, and asks for the version: a question that may be asked twice.
-async fn ask(address: &Address, config: &Config) -> Result<Client, Unasked> {
+async fn ask(address: &Address, config: &Config, patience: Duration) -> Result<Client, Unasked> {
     let silent = || Unasked::Failed(silent(address));
-    let channel = match timeout(REACH, connect(address, config)).await {
+    let channel = match timeout(REACH.max(patience), connect(address, config)).await {
         Ok(connected) => connected?,
         Err(_late) => return Err(silent()),
     };
     let mut client = GatewayClient::new(channel)
         .max_decoding_message_size(holdfast_wire::MOST_BYTES)
         .max_encoding_message_size(holdfast_wire::MOST_BYTES);
-    match timeout(ANSWER, client.version(v1::Nothing {})).await {
+    match timeout(patience, client.version(v1::Nothing {})).await {
         Ok(Ok(version)) => agree(&version.into_inner()).map_err(Unasked::Failed)?,
         Ok(Err(status)) => {
             let failure = unreachable(address, &refusal::cause(&status));
@@ -268,7 +273,7 @@ const AGAIN: Duration = Duration::from_millis(100);
 const MOST_PATH: usize = 107;
 
 /// Between the connection and the first answer.
-const ANSWER: Duration = Duration::from_secs(2);
+pub(crate) const ANSWER: Duration = Duration::from_secs(2);
 
 /// What may be on its way to us unread: enough for a pipe at full speed.
 const WINDOW: u32 = 1 << 20;

@@ -137,8 +137,9 @@ async fn ready(
 ) -> Result<(), Failure> {
     let mut progress = Progress::new(quiet);
     let mut watching = client.clone();
+    let way = (client, config, client::ANSWER);
     let waited = tokio::select! {
-        waited = wait::reached((client, config), name, (Goal::Ready, standing), last) => waited,
+        waited = wait::reached(way, name, (Goal::Ready, standing), last) => waited,
         never = progress.show(&mut watching, name) => never,
     };
     progress.clear();

@@ -22,14 +22,18 @@ use crate::failure::{Failure, Kind};
 /// Waits for a phase.
 pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failure> {
     let limit = arguments.timeout.unwrap_or(Duration::MAX);
+    // The time is that of the whole command: a gateway that does not answer takes its part of it, and all of it if it must.
+    // Whoever has set none is told.
+    let patience = arguments
+        .timeout
+        .map_or(client::ANSWER, |_limit| Duration::MAX);
     client::interruptible(async {
         let mut last = None;
         let judge = |status: &v1::Status| judge(status, arguments.goal);
-        // Its time is that of the whole command: a gateway that does not answer takes its part of it.
         let waiting = async {
-            let mut client = client::reach(config).await?;
-            let goal = (arguments.goal, judge);
-            reached((&mut client, config), &arguments.name, goal, &mut last).await
+            let mut client = client::reach_within(patience, config).await?;
+            let (way, goal) = ((&mut client, config, patience), (arguments.goal, judge));
+            reached(way, &arguments.name, goal, &mut last).await
         };
         match timeout(limit, waiting).await {
             Ok(reached) => reached.map(|()| ExitCode::SUCCESS),
@@ -40,7 +44,7 @@ pub(crate) fn wait(arguments: &Wait, config: &Config) -> Result<ExitCode, Failur
 
 /// Waits until it stands at the goal. An error: it never will. `last` is the status that was seen last.
 pub(super) async fn reached(
-    (client, config): (&mut Client, &Config),
+    (client, config, patience): (&mut Client, &Config, Duration),
     name: &str,
     goal: (Goal, impl Fn(&v1::Status) -> Standing + Copy),
     last: &mut Option<v1::Status>,
@@ -53,7 +57,7 @@ pub(super) async fn reached(
             Err(Lost::Gateway) => {}
         }
         sleep(AGAIN).await;
-        match client::reach(config).await {
+        match client::reach_within(patience, config).await {
             Ok(another) => {
                 *client = another;
                 tries = 0;
@@ -134,7 +138,7 @@ pub(super) fn judge(status: &v1::Status, goal: Goal) -> Standing {
 
 fn late(name: &str, goal: Goal, limit: Duration, last: Option<&v1::Status>) -> Failure {
     let stands = last.map_or_else(
-        || "nothing was heard of it".to_owned(),
+        || "the gateway has not answered".to_owned(),
         |last| stands(last.phase(), &status::first_false(last)),
     );
     let message = format!(
