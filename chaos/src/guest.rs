@@ -1,5 +1,5 @@
 //! Makes ready for a siege of a sandbox that is somebody else's: our program is copied into its private `/tmp`, and a server is
-//! found that its policy names.
+//! found that its policy names, and has to be there.
 
 use std::path::Path;
 use std::time::Duration;
@@ -7,16 +7,18 @@ use std::time::Duration;
 use holdfast_wire::v1;
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::v1::session_output::Kind as Out;
+use holdfast_wire::words::unnumbered;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use tokio::sync::mpsc;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use tokio_stream::StreamExt as _;
 use tokio_stream::wrappers::ReceiverStream;
 
 use crate::gate::Gate;
 use crate::journal::Journal;
 use crate::load::{Ground, Server};
+use crate::session::{failure, fresh_id};
 
 /// What of a policy is looked at.
 #[derive(Deserialize)]
@@ -66,6 +68,43 @@ pub(crate) async fn prepare(
         inside: format!("/tmp/{PROGRAM}"),
         server,
     })
+}
+
+/// Goes the way of a probe once, and a few times more where it is not gone within `limit`. From a Ready sandbox whose server is not
+/// there every probe would fail, and be taken for a false Ready.
+pub(crate) async fn reach(ground: &Ground, limit: Duration) -> Result<(), String> {
+    let Some(server) = &ground.server else {
+        return Ok(());
+    };
+    let mut last = String::new();
+    for _ in 0..TRIES {
+        let way = ground.way();
+        match timeout(limit, way.once(&ground.gate, &fresh_id())).await {
+            Ok(tried) => match failure(&tried) {
+                None => return Ok(()),
+                Some(why) => last = unnumbered(&why),
+            },
+            Err(_late) => last = format!("not done within {limit:?}"),
+        }
+        sleep(AGAIN).await;
+    }
+    Err(unreached(server, &ground.sandbox, &last))
+}
+
+fn unreached(server: &Server, sandbox: &str, why: &str) -> String {
+    let Server { host, port, echoes } = server;
+    let (whose, mend) = if *echoes {
+        (
+            "the server of --connect",
+            "let one that gives back a line serve there, or name another",
+        )
+    } else {
+        (
+            "the first server that its policy names",
+            "let it serve there, or name another one with --connect HOST:PORT",
+        )
+    };
+    format!("reach {host}:{port}, {whose}, from inside {sandbox}: {why}; {mend}")
 }
 
 /// The first server that the policy names exactly. Nobody knows what it answers, so it is only connected to.
@@ -167,6 +206,8 @@ async fn copy(gate: &Gate, sandbox: &str, inside: &Path) -> Result<(), String> {
 const PROGRAM: &str = "holdfast-chaos-inside";
 const CHUNK: usize = 64 * 1024;
 const PATIENCE: Duration = Duration::from_secs(30);
+const TRIES: usize = 3;
+const AGAIN: Duration = Duration::from_millis(200);
 
 #[cfg(test)]
 mod tests {

@@ -72,7 +72,7 @@ impl Ground {
     }
 
     /// The whole way of an agent, as far as this sandbox has one.
-    fn way(&self) -> Program {
+    pub(crate) fn way(&self) -> Program {
         let word = match &self.server {
             Some(Server { echoes: true, .. }) => "connect",
             Some(Server { echoes: false, .. }) => "reach",

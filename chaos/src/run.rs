@@ -144,7 +144,10 @@ pub(crate) async fn run(
 async fn as_guest(order: &Order, field: &Field, plan: &[Planned]) -> Result<(), String> {
     let ground = &field.ground;
     ready(ground).await?;
-    besiege(order, field, plan, v1::CreateRequest::default(), None).await;
+    let reached = guest::reach(ground, order.scenario.probe.limit).await;
+    if reached.is_ok() {
+        besiege(order, field, plan, v1::CreateRequest::default(), None).await;
+    }
     let leave = ground.program("leave", &[]);
     if let Some(why) = failure(&leave.once(&ground.gate, &fresh_id()).await) {
         let sandbox = &ground.sandbox;
@@ -152,7 +155,7 @@ async fn as_guest(order: &Order, field: &Field, plan: &[Planned]) -> Result<(), 
             .journal
             .note(format!("our program stays in {sandbox}:/tmp: {why}"));
     }
-    Ok(())
+    reached
 }
 
 /// Our own gateway and server, while they are used.

@@ -14,7 +14,18 @@ const PREFIX: &str = "holdfast-tests-";
 /// The real binary, built from this source.
 pub fn holdfast() -> &'static Path {
     static COPY: OnceLock<PathBuf> = OnceLock::new();
-    COPY.get_or_init(|| share(&built(), "holdfast"))
+    COPY.get_or_init(|| share(&built("holdfast", &PARTS), "holdfast"))
+}
+
+/// What attacks sandboxes, with its program for the inside beside it.
+pub fn chaos() -> &'static Path {
+    static COPY: OnceLock<PathBuf> = OnceLock::new();
+    COPY.get_or_init(|| {
+        let built = built("holdfast-chaos", &["chaos", "Cargo.lock"]);
+        let inside = "holdfast-chaos-inside";
+        share(&built.with_file_name(inside), inside);
+        share(&built, "holdfast-chaos")
+    })
 }
 
 /// A directory of this test process that everyone may enter; what dead test processes left is removed first.
@@ -42,8 +53,9 @@ pub fn share(program: &Path, name: &str) -> PathBuf {
     copy
 }
 
-/// `target/PROFILE/holdfast`, found from the test's own place in `target/PROFILE/deps`, and built if it is missing or older than the source.
-fn built() -> PathBuf {
+/// `target/PROFILE/NAME`, found from the test's own place in `target/PROFILE/deps`, and built if it is missing or older than the `parts`
+/// of the source.
+fn built(name: &str, parts: &[&str]) -> PathBuf {
     let me = std::env::current_exe().expect("know the test's own path");
     let directory = me.parent().expect("the test lies in a directory");
     let profile = if directory.ends_with("deps") {
@@ -53,15 +65,15 @@ fn built() -> PathBuf {
     } else {
         directory
     };
-    let binary = profile.join("holdfast");
+    let binary = profile.join(name);
     if let Some(cargo) = cargo()
-        && age(&binary) < newest(&workspace())
+        && age(&binary) < newest(&workspace(), parts)
     {
-        build(&cargo, profile.ends_with("release"));
+        build(&cargo, name, profile.ends_with("release"));
     }
     assert!(
         binary.is_file(),
-        "{} is missing: cargo build -p holdfast",
+        "{} is missing: cargo build -p {name}",
         binary.display()
     );
     binary
@@ -76,17 +88,17 @@ fn cargo() -> Option<std::ffi::OsString> {
     std::env::var_os("CARGO")
 }
 
-fn build(cargo: &std::ffi::OsStr, release: bool) {
+fn build(cargo: &std::ffi::OsStr, name: &str, release: bool) {
     let mut command = Command::new(cargo);
     command
-        .args(["build", "--quiet", "--package", "holdfast"])
+        .args(["build", "--quiet", "--package", name])
         .current_dir(workspace());
     if release {
         command.arg("--release");
     }
     assert!(
         command.status().expect("run cargo").success(),
-        "cargo build -p holdfast failed"
+        "cargo build -p {name} failed"
     );
 }
 
@@ -100,19 +112,19 @@ fn age(file: &Path) -> SystemTime {
         .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
-/// The last change of anything the binary is made of.
-fn newest(workspace: &Path) -> SystemTime {
-    [
-        "protocol",
-        "observability",
-        "runtime",
-        "actors",
-        "Cargo.lock",
-    ]
-    .iter()
-    .map(|part| newest_below(&workspace.join(part)))
-    .max()
-    .unwrap_or(SystemTime::UNIX_EPOCH)
+/// What `holdfast` is made of.
+const PARTS: [&str; 5] = [
+    "protocol",
+    "observability",
+    "runtime",
+    "actors",
+    "Cargo.lock",
+];
+
+/// The last change of any of the `parts`.
+fn newest(workspace: &Path, parts: &[&str]) -> SystemTime {
+    let changes = parts.iter().map(|part| newest_below(&workspace.join(part)));
+    changes.max().unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 fn newest_below(path: &Path) -> SystemTime {
