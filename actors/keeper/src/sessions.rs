@@ -12,12 +12,14 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio_stream::StreamExt;
 use tokio_stream::wrappers::ReceiverStream;
 
+use self::lack::Lack;
 use crate::link::{Client, DIED, Dialler, Standing, State};
 
 pub(crate) mod attend;
 pub(crate) mod book;
 pub(crate) mod errand;
 pub(crate) mod feed;
+mod lack;
 pub(crate) mod lasting;
 pub(crate) mod pool;
 pub(crate) mod refusal;
@@ -94,6 +96,16 @@ pub enum NotStarted {
     /// The boundary could not be asked, or refused.
     #[error("ask the boundary to start it: {0}")]
     Link(String),
+}
+
+impl NotStarted {
+    /// What to do when it was for want of something; `None` when it was not.
+    pub fn remedy(&self) -> Option<&'static str> {
+        match self {
+            Self::Program { errno, .. } => Lack::of(*errno).map(|lack| lack.remedy),
+            Self::Link(_) => None,
+        }
+    }
 }
 
 /// Starts sessions and watches over them.

@@ -152,7 +152,6 @@ impl Arguments {
 
     /// The main process's output behind `offset`; starts it if that was not done before.
     async fn find(&self, offset: u64) -> Result<Attending, Failure> {
-        let reached = |status: Status| Fault::failed(status.message().to_owned());
         let request = format!("main of generation {}", self.generation);
         let known = *self.session.lock();
         let known = known
@@ -166,21 +165,27 @@ impl Arguments {
             match self.sessions.begin(order).await {
                 Ok(Begun::Live(seat)) => {
                     *self.session.lock() = Some(seat.live().id);
-                    return Ok(seat.read(offset, None).await.map_err(reached)?);
+                    return Ok(seat
+                        .read(offset, None)
+                        .await
+                        .map_err(|status| unreached(&status))?);
                 }
                 Ok(Begun::Earlier(session)) => session,
-                Err(status) if is_passing(&status) => return Err(reached(status).into()),
+                Err(status) if is_passing(&status) => return Err(unreached(&status).into()),
                 Err(status) => return Err(Failure::NotStarted(status)),
             }
         };
         *self.session.lock() = Some(session);
         match self.sessions.own_seat(session) {
-            Some(seat) => Ok(seat.read(offset, None).await.map_err(reached)?),
+            Some(seat) => Ok(seat
+                .read(offset, None)
+                .await
+                .map_err(|status| unreached(&status))?),
             None => Ok(self
                 .sessions
                 .revisit(session, offset)
                 .await
-                .map_err(reached)?),
+                .map_err(|status| unreached(&status))?),
         }
     }
 
@@ -207,6 +212,16 @@ impl Arguments {
             ended_ms: now,
             ..v1::Ending::default()
         }
+    }
+}
+
+/// The main process cannot be reached or started now. Want is waited out, however long it takes.
+fn unreached(status: &Status) -> Fault {
+    let message = status.message().to_owned();
+    if status.code() == tonic::Code::ResourceExhausted {
+        Fault::exhausted(message)
+    } else {
+        Fault::failed(message)
     }
 }
 
@@ -248,6 +263,8 @@ pub(crate) const EXITED: &str = "MainExited";
 
 #[cfg(test)]
 mod tests {
+    use holdfast_actor::Class;
+
     use super::*;
 
     fn ending(how: How, reason: &str) -> v1::Ending {
@@ -256,6 +273,16 @@ mod tests {
             reason: reason.to_owned(),
             ..v1::Ending::default()
         }
+    }
+
+    #[test]
+    fn want_of_a_resource_is_no_fault_of_the_keepers() {
+        let short = Status::resource_exhausted("fork x: no; 1 processes needed");
+        let cut = Status::unavailable("ask the boundary: it went away");
+
+        assert!(is_passing(&short) && is_passing(&cut));
+        assert_eq!(unreached(&short).class(), Class::Exhausted);
+        assert_eq!(unreached(&cut).class(), Class::Failed);
     }
 
     #[test]

@@ -10,16 +10,22 @@ use crate::fence::Limits;
 /// The same refusal with the shortage that its errno tells of, under the policy's `limits`. Whatever was opened for the session is
 /// closed by now.
 pub(super) fn explained(refused: v1::NotStarted, limits: &Limits) -> v1::NotStarted {
-    let memory = match limits.memory {
+    let bound = |limit, resource| match limit {
         // A program is bound by it as soon as it becomes one.
         bound @ Some(_) if refused.step == EXECUTE => bound,
-        Some(_) | None => soft(Resource::RLIMIT_DATA),
+        Some(_) | None => soft(resource),
     };
     let shortage = match refused.errno {
         libc::EMFILE => Some(of_descriptors()),
         libc::ENFILE => Some(used_up(SESSION, FOR_A_SESSION, None)),
-        libc::EAGAIN => Some(used_up("processes", 1, soft(Resource::RLIMIT_NPROC))),
-        libc::ENOMEM | libc::ENOBUFS => Some(used_up("memory", PAGE, memory)),
+        libc::EAGAIN => {
+            let limit = bound(limits.processes, Resource::RLIMIT_NPROC);
+            Some(used_up("processes", 1, limit))
+        }
+        libc::ENOMEM | libc::ENOBUFS => {
+            let limit = bound(limits.memory, Resource::RLIMIT_DATA);
+            Some(used_up("memory", PAGE, limit))
+        }
         _ => None,
     };
     v1::NotStarted {
@@ -59,3 +65,29 @@ const FOR_A_SESSION: u64 = 7;
 
 /// The least memory that can be asked for.
 const PAGE: u64 = 4096;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_program_is_bound_by_is_the_policys_limit() {
+        let limits = Limits {
+            descriptors: 1024,
+            descriptors_hard: 4096,
+            processes: Some(20),
+            memory: None,
+        };
+        let refused = |step: &str| v1::NotStarted {
+            step: step.to_owned(),
+            errno: libc::EAGAIN,
+            ..v1::NotStarted::default()
+        };
+
+        let told = explained(refused(EXECUTE), &limits).shortage;
+        assert_eq!(told, Some(used_up("processes", 1, Some(20))));
+        let told = explained(refused("fork"), &limits).shortage;
+        let own = used_up("processes", 1, soft(Resource::RLIMIT_NPROC));
+        assert_eq!(told, Some(own), "the launcher's own");
+    }
+}

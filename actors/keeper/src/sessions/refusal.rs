@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::error::Error as _;
 
 use super::book::BOUNDARY_LOST;
+use super::lack::{DESCRIPTORS, Lack};
 use super::withdrawal::ANSWER;
 use crate::health::{Process, Want};
 use crate::link::DIED;
@@ -13,42 +14,35 @@ use holdfast_wire::problem;
 use holdfast_wire::v1;
 use tonic::{Code, Status};
 
-/// A program that could not be started. Not found and not executable are the program's; every other step is ours.
+/// A program that could not be started. Not found and not executable are the program's; every other step is ours, and want
+/// is nobody's.
 pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
+    let lack = Lack::of(refused.errno);
     let (code, reason) = match (refused.step.as_str(), refused.errno) {
+        (_, _) if let Some(lack) = lack => (Code::ResourceExhausted, lack.reason),
         ("find" | "execute", libc::ENOENT) => (Code::NotFound, "ProgramNotFound"),
         ("find" | "execute", libc::E2BIG) => (Code::InvalidArgument, "ArgumentsTooLong"),
-        ("find" | "execute", libc::ENOMEM) => (Code::ResourceExhausted, "MemoryPressure"),
         ("find" | "execute", _) => (Code::PermissionDenied, "ProgramNotExecutable"),
         (DIRECTORY, libc::ENOENT | libc::ENOTDIR) => (Code::NotFound, "DirectoryNotFound"),
         (DIRECTORY, _) => (Code::PermissionDenied, "DirectoryNotReachable"),
         (IN_TIME, _) => (Code::DeadlineExceeded, "Timeout"),
-        (_, libc::EMFILE | libc::ENFILE) => (Code::ResourceExhausted, DESCRIPTORS),
-        (_, libc::EAGAIN) => (Code::ResourceExhausted, "ProcessPressure"),
-        (_, libc::ENOMEM | libc::ENOBUFS) => (Code::ResourceExhausted, "MemoryPressure"),
         (_, _) => (Code::Internal, "NotStarted"),
     };
     let program = match String::from_utf8_lossy(program) {
         nameless if nameless.is_empty() => "''".into(),
         program => program,
     };
-    let short = refused
-        .shortage
-        .as_ref()
-        .filter(|_| code == Code::ResourceExhausted);
+    let short = refused.shortage.as_ref().filter(|_| lack.is_some());
     let mut details = HashMap::from([
         ("step".to_owned(), refused.step.clone()),
         ("errno".to_owned(), refused.errno.to_string()),
     ]);
     details.extend(short.into_iter().flat_map(particulars));
+    details.extend(lack.map(|lack| ("hint".to_owned(), lack.remedy.to_owned())));
     let problem = v1::Problem {
         reason: reason.to_owned(),
         details,
-        retry_after_ms: if code == Code::ResourceExhausted {
-            RETRY_MS
-        } else {
-            0
-        },
+        retry_after_ms: lack.map_or(0, |_| RETRY_MS),
     };
     let message = if refused.step == DIRECTORY {
         // It names the directory, and the program has nothing to do with it.
@@ -328,8 +322,6 @@ const DIRECTORY: &str = "enter its directory";
 /// The launcher's, when the time was up before it could begin.
 const IN_TIME: &str = "begin in time";
 
-const DESCRIPTORS: &str = "DescriptorPressure";
-
 /// When it is worth while to try again.
 const RETRY_MS: u64 = 500;
 
@@ -450,6 +442,30 @@ mod tests {
             "ask the boundary: the connection to it broke"
         );
         assert!(is_cut_off(&told) && !is_cut_off(&died()));
+    }
+
+    /// EX-23: a program that is there and may be executed is not at fault when the host has no room for it.
+    #[test]
+    fn want_is_told_as_want_at_whichever_step_it_shows() {
+        for step in ["fork", "find", "execute", DIRECTORY] {
+            for (errno, expected) in [
+                (libc::EAGAIN, "ProcessPressure"),
+                (libc::ENOMEM, "MemoryPressure"),
+                (libc::ENFILE, "DescriptorPressure"),
+            ] {
+                let told = reason(step, errno);
+                assert_eq!(told, (Code::ResourceExhausted, expected.into()), "{step}");
+            }
+        }
+
+        let refused = v1::NotStarted {
+            step: "execute".to_owned(),
+            errno: libc::EAGAIN,
+            ..v1::NotStarted::default()
+        };
+        let problem = problem::of(&not_started(b"prog", &refused)).expect("a problem");
+        assert!(problem.details["hint"].contains("process.limits.nproc"));
+        assert!(problem.retry_after_ms > 0);
     }
 
     /// EX-23: what is short is named, with a time to try again.

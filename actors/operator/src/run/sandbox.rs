@@ -1,5 +1,6 @@
 //! From a request to a running program: the fence planned, the boundary forked, the keeper started, the program launched.
 
+use std::borrow::Cow;
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::Path;
 use std::sync::Arc;
@@ -58,7 +59,7 @@ pub(crate) async fn launch(
     let session = keeper
         .launch(program(request))
         .await
-        .map_err(|why| unstarted(request, &why))?;
+        .map_err(|why| unstarted(&name(request), &why))?;
     Ok((keeper, session))
 }
 
@@ -79,13 +80,13 @@ fn program(request: &Request) -> Program {
     }
 }
 
-/// Not found and not executable are the program's; every other step is ours.
-fn unstarted(request: &Request, why: &NotStarted) -> Failure {
-    let name = request
-        .command
-        .first()
-        .map(|word| word.to_string_lossy())
-        .unwrap_or_default();
+fn name(request: &Request) -> Cow<'_, str> {
+    let first = request.command.first();
+    first.map(|word| word.to_string_lossy()).unwrap_or_default()
+}
+
+/// Not found and not executable are the program's; every other step is ours, and want is nobody's.
+fn unstarted(name: &str, why: &NotStarted) -> Failure {
     let NotStarted::Program {
         step,
         errno,
@@ -95,6 +96,7 @@ fn unstarted(request: &Request, why: &NotStarted) -> Failure {
         return Failure::new(Kind::Internal, format!("start {name}: {why}"));
     };
     let (kind, hint) = match (step.as_str(), *errno) {
+        (_, _) if let remedy @ Some(_) = why.remedy() => (Kind::Internal, remedy),
         ("find" | "execute", libc::ENOENT) => (
             Kind::ProgramNotFound,
             Some("it has to be in the sandbox's view (filesystem_policy) and on its PATH"),
@@ -110,5 +112,32 @@ fn unstarted(request: &Request, why: &NotStarted) -> Failure {
     match hint {
         Some(hint) => failure.hint(hint),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// EX-23: nobody is sent to look for what is wrong with a program that finds no room.
+    #[test]
+    fn want_is_neither_a_missing_program_nor_one_that_cannot_run() {
+        let told = |errno| {
+            let why = NotStarted::Program {
+                step: "execute".to_owned(),
+                errno,
+                message: "execve: no".to_owned(),
+            };
+            unstarted("prog", &why)
+        };
+
+        assert_eq!(told(libc::EACCES).kind().exit(), 126);
+        assert_eq!(told(libc::ENOENT).kind().exit(), 127);
+        let short = told(libc::EAGAIN);
+        assert_eq!(short.kind().exit(), 125);
+        assert!(
+            format!("{short:?}").contains("process.limits.nproc"),
+            "{short:?}"
+        );
     }
 }
