@@ -10,7 +10,7 @@
 //! is looked for, and made anew. One that is another keeper's is left alone.
 
 use std::io;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -29,16 +29,23 @@ use super::guest::Guest;
 /// A socket that is listened on, and its place. It outlives the actor that accepts on it.
 #[derive(Debug)]
 pub(crate) struct Door {
-    listener: Mutex<Arc<UnixListener>>,
+    listening: Mutex<Listening>,
     path: PathBuf,
     spares: Arc<Spares>,
+}
+
+#[derive(Debug)]
+struct Listening {
+    listener: Arc<UnixListener>,
+    /// Which file its socket is. No other one gets the number while it is open.
+    file: (u64, u64),
 }
 
 impl Door {
     /// Listens on `path`; the socket of a keeper that is dead is replaced.
     pub(crate) fn open(path: &Path, spares: Arc<Spares>) -> io::Result<Self> {
         Ok(Self {
-            listener: Mutex::new(Arc::new(listen(path)?)),
+            listening: Mutex::new(listen(path)?),
             path: path.to_owned(),
             spares,
         })
@@ -50,9 +57,9 @@ impl Door {
             return;
         }
         // Without its directory it cannot; the next look tries again.
-        if let Ok(listener) = listen(&self.path) {
+        if let Ok(listening) = listen(&self.path) {
             tracing::warn!(path = %self.path.display(), "the keeper's socket was removed; it listens anew");
-            *self.listener.lock() = Arc::new(listener);
+            *self.listening.lock() = listening;
         }
     }
 
@@ -74,7 +81,7 @@ impl Door {
         let (mut dice, mut failures) = (seed.dice(), 0);
         let mut looks = every(LOOK);
         loop {
-            let listener = Arc::clone(&self.listener.lock());
+            let listener = Arc::clone(&self.listening.lock().listener);
             let came = tokio::select! {
                 came = listener.accept() => came,
                 _ = looks.tick() => {
@@ -117,18 +124,31 @@ impl Door {
 
 impl Drop for Door {
     fn drop(&mut self) {
-        let _gone_already = std::fs::remove_file(&self.path);
+        // The next keeper may have its own there by now.
+        if file(&self.path).is_ok_and(|there| there == self.listening.lock().file) {
+            let _gone_already = std::fs::remove_file(&self.path);
+        }
     }
 }
 
-fn listen(path: &Path) -> io::Result<UnixListener> {
+/// Which file is there.
+fn file(path: &Path) -> io::Result<(u64, u64)> {
+    let there = std::fs::symlink_metadata(path)?;
+    Ok((there.dev(), there.ino()))
+}
+
+fn listen(path: &Path) -> io::Result<Listening> {
     // Bound beside its place and moved there: nobody ever finds a socket that others may use.
     let fresh = path.with_extension("new");
     let _there_was_none = std::fs::remove_file(&fresh);
     let listener = noted(UnixListener::bind(&fresh)?);
     std::fs::set_permissions(&fresh, std::fs::Permissions::from_mode(0o600))?;
+    let file = file(&fresh)?;
     std::fs::rename(&fresh, path)?;
-    Ok(listener)
+    Ok(Listening {
+        listener: Arc::new(listener),
+        file,
+    })
 }
 
 /// Only who could do anything to this process anyway.
@@ -195,6 +215,20 @@ mod tests {
             } => assert!(guest.is_some()),
         }
         drop(door);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_keeper_that_ends_leaves_the_next_ones_socket_in_its_place() {
+        let place = tempfile::tempdir().expect("a directory");
+        let path = place.path().join("keeper.sock");
+        let before = Door::open(&path, Arc::default()).expect("opened");
+        let next = Door::open(&path, Arc::default()).expect("opened");
+
+        drop(before);
+
+        UnixStream::connect(&path).await.expect("it is there");
+        drop(next);
         assert!(!path.exists());
     }
 
