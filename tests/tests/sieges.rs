@@ -20,15 +20,15 @@ fn an_attack_whose_server_is_not_there_is_refused_at_its_start() {
         let calm = "name: calm\ndescription: d\nduration: 1s\nsettle: 0s\n";
         area.file(&area.work().join("calm.yaml"), calm);
         host.ready("qa", "--policy policy.yaml");
-        let server = format!("origin.test:{port}");
+        let absent = format!("origin.test:{port}");
 
         for (options, whose) in [
             (String::new(), "the first server that its policy names"),
-            (format!("--connect {server}"), "the server of --connect"),
+            (format!("--connect {absent}"), "the server of --connect"),
         ] {
             let refused = attack(&host, &options);
             assert_eq!(refused.code(), Some(125), "{refused}");
-            let why = format!("reach {server}, {whose}, from inside qa: ");
+            let why = format!("reach {absent}, {whose}, from inside qa: ");
             assert!(refused.stderr.contains(&why), "{refused}");
             assert!(refused.stderr.contains("name another"), "{refused}");
             let left = host.shell("qa", "ls /tmp");
