@@ -25,6 +25,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         .bytes(".holdfast.v1.OutputChunk.data")
         .bytes(".holdfast.v1.Input.data")
         .bytes(".holdfast.v1.SessionInput.data")
+        // Seldom there; what carries it is returned as an error, through many hands.
+        .boxed(".holdfast.v1.NotStarted.shortage")
         .compile_fds(descriptors)?;
     Ok(())
 }

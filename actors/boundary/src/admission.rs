@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use holdfast_kernel::descriptors::{Ledger, Promise, Short};
 use holdfast_wire::{problem, v1};
-use tonic::{Code, Status};
+use tonic::Status;
+
+use crate::tree::MOST_SESSIONS;
 
 /// Promises the descriptors of a session until it runs, or says why it cannot.
 pub(crate) fn session(ledger: &Arc<Ledger>) -> Result<Promise, Status> {
@@ -14,29 +16,31 @@ pub(crate) fn session(ledger: &Arc<Ledger>) -> Result<Promise, Status> {
 }
 
 fn refused(short: &Short) -> Status {
-    let Short {
-        needed,
-        free,
-        limit,
-    } = *short;
-    let details = [
-        ("process", "boundary".to_owned()),
-        ("class", "session".to_owned()),
-        ("needed", needed.to_string()),
-        ("free", free.to_string()),
-        ("limit", limit.to_string()),
-    ];
-    let problem = v1::Problem {
-        reason: "DescriptorPressure".to_owned(),
-        details: details
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect(),
-        retry_after_ms: RETRY_MS,
-    };
     let message = format!("start a session in the boundary: {short}");
-    problem::status(Code::ResourceExhausted, message, &problem)
+    let short = v1::Shortage {
+        process: PROCESS.to_owned(),
+        class: "session".to_owned(),
+        needed: short.needed,
+        free: short.free,
+        limit: Some(short.limit),
+    };
+    problem::exhausted(message, "DescriptorPressure", &short, RETRY_MS)
 }
+
+/// There are as many sessions as there may be; `why` says which ones.
+pub(crate) fn too_many(why: String) -> Status {
+    let short = v1::Shortage {
+        process: PROCESS.to_owned(),
+        class: "sessions".to_owned(),
+        needed: 1,
+        free: 0,
+        limit: u64::try_from(MOST_SESSIONS).ok(),
+    };
+    problem::exhausted(why, "TooManySessions", &short, RETRY_MS)
+}
+
+/// Whose the want is.
+pub(crate) const PROCESS: &str = "boundary";
 
 /// The file that says what to do, and both ends of three pipes. Three of them stay, and the others are closed before the broker,
 /// on the same thread, looks at its next caller: so nothing is kept for it besides.
@@ -48,6 +52,7 @@ const RETRY_MS: u64 = 250;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tonic::Code;
 
     #[test]
     fn a_refusal_says_what_is_needed_what_is_free_and_when_to_come_again() {
@@ -64,6 +69,17 @@ mod tests {
         let problem = problem::of(&status).expect("a problem");
         assert_eq!(problem.reason, "DescriptorPressure");
         assert_eq!(problem.details["free"], "2");
+        assert!(problem.retry_after_ms > 0);
+    }
+
+    #[test]
+    fn so_does_one_for_want_of_room() {
+        let problem = problem::of(&too_many("they all run".to_owned())).expect("a problem");
+
+        let told =
+            ["process", "class", "needed", "free", "limit"].map(|key| &*problem.details[key]);
+        assert_eq!(told, ["boundary", "sessions", "1", "0", "4096"]);
+        assert_eq!(problem.reason, "TooManySessions");
         assert!(problem.retry_after_ms > 0);
     }
 }

@@ -17,7 +17,7 @@ mod limits;
 mod outbox;
 mod processes;
 mod proof;
-mod shortage;
+pub(crate) mod shortage;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::Instant;

@@ -29,18 +29,19 @@ use holdfast_kernel::handoff::Socket;
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::terminal::Size;
 use holdfast_kernel::{Error, Result};
-use holdfast_wire::problem;
 use holdfast_wire::v1::to_launcher::Kind as Ask;
 use holdfast_wire::v1::{self, ToLauncher};
 use parking_lot::Mutex;
 use prost::Message;
 use tokio::sync::watch;
-use tonic::{Code, Status};
+use tonic::Status;
 
 pub(crate) use self::io::{Input, Reader};
 use self::requests::{Place, Requests};
 pub(crate) use self::session::{Session, Terms};
 use self::table::Table;
+use crate::admission;
+use crate::launcher::{self, shortage};
 use crate::tree::MOST_SESSIONS;
 
 /// Every session of the sandbox, and the launcher that makes them.
@@ -73,8 +74,12 @@ pub(crate) enum Unlaunched {
 impl Unlaunched {
     /// Too many run, and how many.
     pub(crate) fn too_many(why: String) -> Self {
-        let reason = "TooManySessions";
-        Self::Full(problem::plain(Code::ResourceExhausted, why, reason))
+        Self::Full(admission::too_many(why))
+    }
+
+    /// A step of this process's own failed.
+    fn failed(step: &str, error: &Error) -> Self {
+        Self::Refused(shortage::of_boundary(launcher::refusal(step, error)))
     }
 }
 
@@ -183,8 +188,8 @@ impl Sessions {
             self.total.fetch_add(1, Ordering::Relaxed);
         }
         if let Err(error) = self.ask_for(id, what, terms, &reply).await {
-            let refused = crate::launcher::refusal("prepare its descriptors", &error);
-            reply.send_replace(Some(Err(Unlaunched::Refused(refused))));
+            let failed = Unlaunched::failed("prepare its descriptors", &error);
+            reply.send_replace(Some(Err(failed)));
         }
     }
 
@@ -261,8 +266,8 @@ impl Sessions {
             Ok(parts) => parts,
             Err(error) => {
                 // Its ends are closed, which ends most programs; how it ends is nobody's business any more.
-                let refused = crate::launcher::refusal("take its descriptors", &error);
-                reply.send_replace(Some(Err(Unlaunched::Refused(refused))));
+                let failed = Unlaunched::failed("take its descriptors", &error);
+                reply.send_replace(Some(Err(failed)));
                 return None;
             }
         };
@@ -333,7 +338,7 @@ impl Drop for Unasked<'_> {
 
 impl From<Error> for Unlaunched {
     fn from(error: Error) -> Self {
-        Self::Refused(crate::launcher::refusal("reach the launcher", &error))
+        Self::failed("reach the launcher", &error)
     }
 }
 

@@ -8,7 +8,7 @@ use holdfast_kernel::descriptors::{self, Short};
 use holdfast_policy::Invalid;
 use holdfast_wire::name::Misnamed;
 use holdfast_wire::problem;
-use holdfast_wire::v1::Problem;
+use holdfast_wire::v1::{Problem, Shortage};
 use tonic::{Code, Status};
 
 use crate::registry::Unkept;
@@ -113,6 +113,24 @@ impl Refused {
         }
     }
 
+    /// What there is too little of.
+    fn shortage(&self) -> Option<Shortage> {
+        let of = |class: &str, needed, free, limit| Shortage {
+            process: "gateway".to_owned(),
+            class: class.to_owned(),
+            needed,
+            free,
+            limit,
+        };
+        if let Self::Exhausted { short, .. } = self {
+            return Some(of("session", short.needed, short.free, Some(short.limit)));
+        }
+        if let Self::TooManySandboxes { most, .. } = self {
+            return Some(of("sandboxes", 1, 0, u64::try_from(*most).ok()));
+        }
+        None
+    }
+
     /// How long to wait before trying again; 0 when that is of no use.
     fn retry_after_ms(&self) -> u64 {
         match self {
@@ -149,16 +167,7 @@ impl From<Refused> for Status {
             let problems = serde_json::to_string(&invalid.problems).unwrap_or_default();
             details.insert("problems".to_owned(), problems);
         }
-        if let Refused::Exhausted { short, .. } = &refused {
-            let told = [
-                ("process", "gateway".to_owned()),
-                ("class", "session".to_owned()),
-                ("needed", short.needed.to_string()),
-                ("free", short.free.to_string()),
-                ("limit", short.limit.to_string()),
-            ];
-            details.extend(told.map(|(key, value)| (key.to_owned(), value)));
-        }
+        details.extend(refused.shortage().iter().flat_map(problem::particulars));
         let told = Problem {
             reason: reason.to_owned(),
             details,
@@ -277,5 +286,16 @@ mod tests {
                 assert!(problem.retry_after_ms > 0);
             }
         }
+    }
+
+    #[test]
+    fn a_gateway_that_is_full_says_how_many_sandboxes_it_may_have() {
+        let (name, most) = ("qa".to_owned(), 7);
+
+        let full = Status::from(Refused::TooManySandboxes { name, most });
+
+        let details = problem::of(&full).expect("a problem").details;
+        let told = ["process", "class", "needed", "free", "limit"].map(|key| &*details[key]);
+        assert_eq!(told, ["gateway", "sandboxes", "1", "0", "7"]);
     }
 }

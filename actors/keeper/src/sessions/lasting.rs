@@ -537,13 +537,8 @@ impl Live {
 
     /// Brings a client's input. One too many is not heard.
     pub(crate) fn bring(&self, feed: Feed) -> Result<(), Status> {
-        self.feeds.try_send(feed).map_err(|_| {
-            let message = format!(
-                "attach to session {}: {MOST_FEEDS} clients have just come; try again",
-                self.id
-            );
-            problem::plain(Code::ResourceExhausted, message, "TooManyClients")
-        })
+        let brought = self.feeds.try_send(feed);
+        brought.map_err(|_| refusal::too_many_clients(self.id, MOST_FEEDS))
     }
 }
 

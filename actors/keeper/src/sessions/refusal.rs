@@ -8,8 +8,9 @@ use super::lack::{DESCRIPTORS, Lack};
 use super::withdrawal::ANSWER;
 use crate::health::{Process, Want};
 use crate::link::DIED;
-use crate::pressure::Exhausted;
+use crate::pressure::{Class, Exhausted, FOR_A_SESSION};
 use holdfast_actor::Fault;
+use holdfast_kernel::descriptors;
 use holdfast_wire::problem;
 use holdfast_wire::v1;
 use tonic::{Code, Status};
@@ -32,12 +33,12 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         nameless if nameless.is_empty() => "''".into(),
         program => program,
     };
-    let short = refused.shortage.as_ref().filter(|_| lack.is_some());
+    let short = refused.shortage.as_deref().filter(|_| lack.is_some());
     let mut details = HashMap::from([
         ("step".to_owned(), refused.step.clone()),
         ("errno".to_owned(), refused.errno.to_string()),
     ]);
-    details.extend(short.into_iter().flat_map(particulars));
+    details.extend(short.into_iter().flat_map(problem::particulars));
     details.extend(lack.map(|lack| ("hint".to_owned(), lack.remedy.to_owned())));
     let problem = v1::Problem {
         reason: reason.to_owned(),
@@ -55,19 +56,7 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
     problem::status(code, message, &problem)
 }
 
-/// What the launcher had too little of, for programs.
-fn particulars(short: &v1::Shortage) -> impl Iterator<Item = (String, String)> {
-    let told = [
-        ("process", "launcher".to_owned()),
-        ("class", short.class.clone()),
-        ("needed", short.needed.to_string()),
-        ("free", short.free.to_string()),
-        ("limit", limit(short)),
-    ];
-    told.into_iter().map(|(key, value)| (key.to_owned(), value))
-}
-
-/// The same for people.
+/// What there was too little of, for people.
 fn sentence(short: &v1::Shortage) -> String {
     let of = match short.class.as_str() {
         "session" => "descriptors",
@@ -78,46 +67,29 @@ fn sentence(short: &v1::Shortage) -> String {
         "{} {of} needed, {} free under a limit of {}",
         short.needed,
         short.free,
-        limit(short)
+        problem::limit(short)
     )
-}
-
-/// Without a limit of the launcher's own, it was one of the host or of a control group.
-fn limit(short: &v1::Shortage) -> String {
-    short
-        .limit
-        .map_or_else(|| "the host".to_owned(), |limit| limit.to_string())
 }
 
 /// This process has no descriptors for it; none was opened.
 pub(crate) fn exhausted(what: &str, exhausted: &Exhausted) -> Status {
-    let Exhausted {
-        class,
-        needed,
-        free,
-        limit,
-        retry,
-    } = exhausted;
-    let details = [
-        ("process", "keeper".to_owned()),
-        ("class", class.as_str().to_owned()),
-        ("needed", needed.to_string()),
-        ("free", free.to_string()),
-        ("limit", limit.to_string()),
-    ];
-    let problem = v1::Problem {
-        reason: DESCRIPTORS.to_owned(),
-        details: details
-            .into_iter()
-            .map(|(key, value)| (key.to_owned(), value))
-            .collect(),
-        retry_after_ms: u64::try_from(retry.as_millis()).unwrap_or(RETRY_MS),
+    let short = v1::Shortage {
+        limit: Some(exhausted.limit),
+        free: exhausted.free,
+        ..short(exhausted.class.as_str(), exhausted.needed)
     };
-    problem::status(
-        Code::ResourceExhausted,
-        format!("{what}: {exhausted}"),
-        &problem,
-    )
+    let retry = u64::try_from(exhausted.retry.as_millis()).unwrap_or(RETRY_MS);
+    problem::exhausted(format!("{what}: {exhausted}"), DESCRIPTORS, &short, retry)
+}
+
+/// What this process has none of any more.
+fn short(class: &str, needed: u64) -> v1::Shortage {
+    v1::Shortage {
+        process: "keeper".to_owned(),
+        class: class.to_owned(),
+        needed,
+        ..v1::Shortage::default()
+    }
 }
 
 /// Whether the sandbox is at fault rather than what was asked for: then its health has to be looked at.
@@ -134,16 +106,13 @@ pub(crate) fn is_ours(status: &Status) -> bool {
 
 /// This process ran out of something while it opened what was needed.
 pub(crate) fn starved(what: &str, fault: &Fault) -> Status {
-    let problem = v1::Problem {
-        reason: DESCRIPTORS.to_owned(),
-        details: HashMap::from([("process".to_owned(), "keeper".to_owned())]),
-        retry_after_ms: RETRY_MS,
+    let seen = descriptors::observe().ok();
+    let short = v1::Shortage {
+        limit: seen.map(|seen| seen.limit),
+        free: seen.map_or(0, |seen| seen.limit.saturating_sub(seen.used)),
+        ..short(Class::Session.as_str(), FOR_A_SESSION)
     };
-    problem::status(
-        Code::ResourceExhausted,
-        format!("{what}: {fault}"),
-        &problem,
-    )
+    problem::exhausted(format!("{what}: {fault}"), DESCRIPTORS, &short, RETRY_MS)
 }
 
 /// What was short, for the health of the sandbox.
@@ -180,13 +149,23 @@ pub(crate) fn want(status: &Status) -> Want {
 
 /// There are as many sessions as there may be.
 pub(crate) fn too_many(most: usize) -> Status {
-    let problem = v1::Problem {
-        reason: "TooManySessions".to_owned(),
-        details: HashMap::from([("limit".to_owned(), most.to_string())]),
-        retry_after_ms: RETRY_MS,
-    };
     let message = format!("start a session: {most} run already; end one, or wait until one ends");
-    problem::status(Code::ResourceExhausted, message, &problem)
+    full("sessions", message, "TooManySessions", most)
+}
+
+/// As many clients as may come at once have just come to this session.
+pub(crate) fn too_many_clients(session: u64, most: usize) -> Status {
+    let message = format!("attach to session {session}: {most} clients have just come; try again");
+    full("clients", message, "TooManyClients", most)
+}
+
+/// There are as many of a class as there may be.
+fn full(class: &str, message: String, reason: &str, most: usize) -> Status {
+    let short = v1::Shortage {
+        limit: u64::try_from(most).ok(),
+        ..short(class, 1)
+    };
+    problem::exhausted(message, reason, &short, RETRY_MS)
 }
 
 /// Nobody knows this session.
@@ -199,7 +178,7 @@ pub(crate) fn no_such(session: u64) -> Status {
 
 /// The session is over.
 pub(crate) fn not_running(session: u64) -> Status {
-    let message = format!("signal session {session}: it has ended");
+    let message = format!("reach session {session}: it has ended");
     problem::plain(Code::FailedPrecondition, message, "NotRunning")
 }
 
@@ -412,12 +391,13 @@ mod tests {
             step: "fork".to_owned(),
             errno: libc::EAGAIN,
             message: "clone: no".to_owned(),
-            shortage: Some(v1::Shortage {
+            shortage: Some(Box::new(v1::Shortage {
                 class: "processes".to_owned(),
                 needed: 1,
                 free: 0,
                 limit: Some(20),
-            }),
+                process: "launcher".to_owned(),
+            })),
         };
 
         let status = not_started(b"prog", &refused);
@@ -429,6 +409,26 @@ mod tests {
         assert_eq!(told, ["launcher", "processes", "1", "0", "20"]);
         refused.errno = libc::EINVAL;
         assert!(!not_started(b"prog", &refused).message().contains("limit"));
+    }
+
+    /// EX-23: whatever the keeper has too little of, what is needed and what is free are said.
+    #[test]
+    fn a_shortage_of_the_keepers_says_what_is_needed_and_what_is_free() {
+        let told = |status: &Status| {
+            let problem = problem::of(status).expect("a problem");
+            assert!(problem.retry_after_ms > 0);
+            ["process", "class", "needed", "free", "limit"].map(|key| problem.details[key].clone())
+        };
+
+        let opened = Fault::exhausted("socketpair: EMFILE");
+        let [process, class, needed, free, limit] = told(&starved("start a session", &opened));
+        assert_eq!([process, class, needed], ["keeper", "session", "2"]);
+        let [free, limit] = [free, limit].map(|number| number.parse::<u64>().expect("a number"));
+        assert!(free < limit);
+        let of_sessions = ["keeper", "sessions", "1", "0", "7"];
+        assert_eq!(told(&too_many(7)), of_sessions);
+        let of_clients = ["keeper", "clients", "1", "0", "64"];
+        assert_eq!(told(&too_many_clients(3, 64)), of_clients);
     }
 
     #[test]
@@ -483,7 +483,7 @@ mod tests {
         let status = exhausted(
             "start a session",
             &Exhausted {
-                class: crate::pressure::Class::Session,
+                class: Class::Session,
                 needed: 3,
                 free: 4,
                 limit: 1024,
