@@ -10,7 +10,7 @@
 //! or a device may make its writer wait, and reporting never waits for a reader: there the record is only on its way.
 //!
 //! A verdict that must not exist without its record takes a [`Slot`] *before* it is obeyed: without a slot nothing is
-//! allowed, so a disk that is full or a reader that stalls closes the sandbox instead of blinding its owner.
+//! allowed, so a disk that is full or a reader that stalls or leaves closes the sandbox instead of blinding its owner.
 //! [Why](../../docs/decisions/0031-write-the-record-before-the-verdict.md).
 
 use std::collections::VecDeque;
@@ -118,7 +118,7 @@ impl Audit {
     /// Takes room for one record before its verdict is obeyed. `None`: there is none, so allow nothing.
     pub fn reserve(&self) -> Option<Slot> {
         let mut state = self.0.state.lock();
-        // The next refusal tries whether the file can be written to again.
+        // The next refusal tries whether it can be written to again.
         if state.failing || state.occupied() >= ROOM {
             return None;
         }
@@ -298,7 +298,7 @@ enum Sink {
 #[derive(Debug, Default)]
 struct State {
     direct: Option<Direct>,
-    /// The last write to a file failed.
+    /// The last write failed: nothing is allowed before one succeeds.
     failing: bool,
     /// The last note failed, and where.
     unnoted: Option<Place>,
@@ -357,7 +357,12 @@ impl Shared {
                     state.asleep = false;
                     self.more.notify_one();
                 }
-                Ok(())
+                // It is tried all the same; what it is about does not happen on a promise that was just broken.
+                if state.failing {
+                    Err(Unwritten)
+                } else {
+                    Ok(())
+                }
             }
         }
     }

@@ -220,6 +220,35 @@ fn an_audit_that_cannot_be_written_refuses_the_start() {
     }
 }
 
+/// What leads nowhere closes the sandbox: after the first record that could not be written nothing is allowed.
+#[test]
+fn a_full_device_and_a_pipe_without_its_reader_allow_nothing() {
+    const TRIES: usize = 100;
+    const READ_ONCE: [&str; 4] = ["/bin/bash", "-c", "exec \"$@\" 9> >(head -n 1)", "bash"];
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let to_full: (&[&str], &str) = (&[], "/dev/full");
+        for (before, audit) in [to_full, (&READ_ONCE, "/dev/fd/9")] {
+            let server = tcp::echo(FOUR);
+            let connect = format!("{} connect origin.test {}", probe.display(), server.port());
+            let line = format!(
+                "n=0; while [ $n -lt {TRIES} ] && {connect} | grep -q =ok; do n=$((n + 1)); done; \
+                 for n in 1 2 3; do {connect}; done; exit 0"
+            );
+            let policy = Policy::origin(server.port()).text();
+            let policy = area.file(&area.fresh("policy.yaml"), policy);
+            let done = Run::plain(&area, ["run", "--audit", audit, "--policy"])
+                .option(policy)
+                .under(before.iter().copied())
+                .shell(&line)
+                .finish();
+            done.exited(0);
+            assert_eq!(done.text().matches("=ENOBUFS").count(), 3, "{done}");
+            assert!(server.accepted() < TRIES, "{done}");
+        }
+    }
+}
+
 #[test]
 fn the_audit_is_not_in_the_workloads_hands() {
     for area in everyone() {

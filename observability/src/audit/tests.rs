@@ -237,12 +237,78 @@ fn record_like(audit: &Audit) -> Record {
     }
 }
 
+fn pipe(dir: &Path) -> PathBuf {
+    let path = dir.join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.expect("mkfifo runs").success());
+    path
+}
+
+/// Waits until the writer has found out whether it can write.
+fn until_it_writes(audit: &Audit, writes: bool) {
+    let patience = std::iter::repeat_n(Duration::from_millis(10), 1000);
+    assert!(
+        patience
+            .inspect(|it| std::thread::sleep(*it))
+            .any(|_| audit.writes() == writes)
+    );
+}
+
+#[test]
+fn a_device_that_is_full_grants_no_slot_and_takes_no_verdict() {
+    let audit = Audit::file(Path::new("/dev/full")).expect("opens");
+    audit.start().expect("starts");
+    let early = [(); 2].map(|()| audit.reserve().expect("nothing has failed yet"));
+    let [first, second] = early;
+
+    first.record(record(1)).expect("it is on its way");
+    until_it_writes(&audit, false);
+
+    assert!(audit.reserve().is_none());
+    assert_eq!(second.record(record(2)), Err(Unwritten));
+    assert_eq!(audit.close(SOON).lost, 2);
+}
+
+#[test]
+fn a_pipe_that_nobody_reads_any_more_grants_no_slot_until_somebody_does() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = pipe(dir.path());
+    let both = OpenOptions::new().read(true).write(true).open(&path);
+    let reader = both.expect("opens");
+    let audit = Audit::file(&path).expect("opens");
+    audit.start().expect("starts");
+    drop(reader);
+
+    audit.record(record(1));
+    until_it_writes(&audit, false);
+    assert!(audit.reserve().is_none());
+
+    // Nobody asks for a verdict meanwhile.
+    let mut reader = OpenOptions::new().read(true).open(&path).expect("opens");
+    until_it_writes(&audit, true);
+    let slot = audit.reserve().expect("it is read again");
+    slot.record(record(2)).expect("it has its room");
+    let tally = audit.close(SOON);
+    drop(audit);
+
+    let mut text = String::new();
+    io::Read::read_to_string(&mut reader, &mut text).expect("reads");
+    let lines: Vec<&str> = text.lines().filter(|line| !line.is_empty()).collect();
+    assert!(
+        lines[0].contains(r#""activity":"records_lost","count":1"#),
+        "{text}"
+    );
+    assert!(
+        lines[1].contains(r#""port":2"#) && lines.len() == 2,
+        "{text}"
+    );
+    assert_eq!((tally.written, tally.lost), (1, 1));
+}
+
 #[test]
 fn a_writer_that_is_stuck_holds_nobody_up_and_closing_is_bounded() {
     let dir = tempfile::tempdir().expect("a directory");
-    let path = dir.path().join("pipe");
-    let made = std::process::Command::new("mkfifo").arg(&path).status();
-    assert!(made.expect("mkfifo runs").success());
+    let path = pipe(dir.path());
     // A pipe that is full and that nobody reads: the writer blocks inside its write.
     let reader = OpenOptions::new().read(true).write(true).open(&path);
     let _reader = reader.expect("opens");

@@ -1,4 +1,13 @@
 //! The thread that turns records into lines where writing may take as long as a reader likes.
+//!
+//! ```text
+//! writes ──error──> failing: no slots ──a record waits, or AGAIN has passed──> tries ──written──> writes
+//!                      ▲                                                         │
+//!                      └───────────────────── AFTER_FAILURE ───────────error─────┘
+//! ```
+//!
+//! What was allowed before an error is known here is at most what the queue and the writer held; each of these records counts
+//! as lost unless it can be written yet.
 
 use std::collections::VecDeque;
 use std::io;
@@ -115,6 +124,7 @@ impl Batch {
 /// Books the outcome of one write. True when nothing is left to do.
 fn settle(state: &mut State, batch: &Batch, written: bool) -> bool {
     state.in_hand = 0;
+    state.failing = !written;
     if written {
         state.written += batch.lines();
     } else {
@@ -125,13 +135,21 @@ fn settle(state: &mut State, batch: &Batch, written: bool) -> bool {
     batch.last && state.waiting.is_empty()
 }
 
-/// Waits for something to write and takes all of it.
+/// Waits for something to write and takes all of it. After a failure there is always something to say: what is missing.
 fn take(shared: &Shared) -> Batch {
     let mut state = shared.state.lock();
     while state.waiting.is_empty() && !state.closed {
         state.asleep = true;
-        shared.more.wait(&mut state);
+        let over = if state.failing {
+            shared.more.wait_for(&mut state, AGAIN).timed_out()
+        } else {
+            shared.more.wait(&mut state);
+            false
+        };
         state.asleep = false;
+        if over {
+            break;
+        }
         if !state.closed {
             // Whoever reports next does not have to wake anybody: we look again by ourselves.
             shared.more.wait_for(&mut state, LINGER);
@@ -150,6 +168,9 @@ const LINGER: Duration = Duration::from_millis(2);
 
 /// How long it waits after a write that failed.
 const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
+/// How often a trail that fails is tried while nobody asks for a verdict.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How much of its text buffer the writer keeps between batches.
 const KEPT: usize = 64 * 1024;
