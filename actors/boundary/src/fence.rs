@@ -78,6 +78,17 @@ pub enum Unplanned {
     /// A link stands where the sandbox may have made it.
     #[error("filesystem_policy leads through the link {}, which lies in a directory that the sandbox may write to and may have put there itself; list the directory that is meant", paths(.0))]
     Planted(Vec<PathBuf>),
+    /// One place is listed both to be read and to be changed.
+    #[error("filesystem_policy lists {} in read_only and {} in read_write, which are one and the same; keep one of them", .read_only.display(), .read_write.display())]
+    Contradictory {
+        /// The path in `read_only`.
+        read_only: PathBuf,
+        /// The path in `read_write`.
+        read_write: PathBuf,
+    },
+    /// A path in `read_write` leads to the root.
+    #[error("filesystem_policy lists {} in read_write, which leads to /; the whole root cannot be writable: list the directories that are written to", .0.display())]
+    Boundless(PathBuf),
     /// The working directory is not in the view.
     #[error("the working directory {} is not in the sandbox's view; list it in filesystem_policy, set include_workdir, or choose another with --cwd", .0.display())]
     Directory(PathBuf),
@@ -189,6 +200,15 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         }
         view.hide(path).map_err(Unplanned::OwnFiles)?;
     }
+    if let Some((read_only, read_write)) = view.contradictory.pop() {
+        return Err(Unplanned::Contradictory {
+            read_only,
+            read_write,
+        });
+    }
+    if let Some(path) = view.boundless.pop() {
+        return Err(Unplanned::Boundless(path));
+    }
     if !view.planted.is_empty() {
         return Err(Unplanned::Planted(view.planted));
     }
@@ -222,29 +242,34 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
 
 fn plan_view(policy: &Policy, host: &Host) -> View {
     let mut view = View::of(&host.root);
+    let workdir = view.resolve_missing(&host.workdir);
+    let at_root = workdir == Path::new("/");
     match policy.filesystem() {
         None => {
             view.show_everything(Access::Write);
-            // It may be where the sandbox has files of its own, such as below /tmp.
-            view.show(&host.workdir, Access::Write);
+            // It may be where the sandbox has files of its own, such as below /tmp; but /sys stays read-only.
+            let stays = matches!(view.covering(&workdir), Some((_, Access::Read)));
+            if !stays && !at_root {
+                view.show(&host.workdir, Access::Write);
+            }
         }
         Some(files) => {
-            view.writable.clone_from(&files.read_write);
-            if files.include_workdir && host.workdir != Path::new("/") {
-                view.writable.push(host.workdir.clone());
-            }
+            let real = |path: &PathBuf| view.resolve_missing(path);
+            // The root as a working directory would open everything, which no default may do; and a directory that is
+            // listed read-only stays so.
+            let stays = at_root || files.read_only.iter().any(|path| real(path) == workdir);
+            let included = files.include_workdir && !stays;
+            let mut writable: Vec<PathBuf> = files.read_write.iter().map(real).collect();
+            writable.extend(included.then_some(workdir));
+            view.writable = writable;
             for path in &files.read_only {
                 view.show(path, Access::Read);
             }
             for path in &files.read_write {
                 view.show(path, Access::Write);
             }
-            // The root as a working directory would open everything, which no default may do; and a directory that is
-            // listed read-only stays so.
-            let workdir = &host.workdir;
-            let listed = files.read_only.contains(workdir) || workdir == Path::new("/");
-            if files.include_workdir && !listed {
-                view.show(workdir, Access::Write);
+            if included {
+                view.show(&host.workdir, Access::Write);
             }
         }
     }

@@ -57,6 +57,8 @@ impl Ground<'_> {
                 Unplanned::Directory(directory) => self.not_shown(directory),
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
+                | Unplanned::Contradictory { .. }
+                | Unplanned::Boundless(_)
                 | Unplanned::OwnFiles(_)
                 | Unplanned::OwnMissing(_)
                 | Unplanned::Root(_)
@@ -66,6 +68,7 @@ impl Ground<'_> {
                 | Unplanned::UnknownUser { .. } => unplanned.to_string(),
             };
             let kind = match unplanned {
+                Unplanned::Contradictory { .. } | Unplanned::Boundless(_) => Kind::PolicyInvalid,
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)

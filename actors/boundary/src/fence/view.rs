@@ -36,7 +36,13 @@ pub struct View {
     pub resolver: Option<(PathBuf, String)>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
-    /// Paths that a sandbox may change: no link in one of them is followed.
+    /// What each entry that is listed for its own sake is called there, by its real path.
+    pub listed: BTreeMap<PathBuf, PathBuf>,
+    /// Listed paths that lead to one place, first to be read and then to be changed.
+    pub contradictory: Vec<(PathBuf, PathBuf)>,
+    /// Listed paths that would open the whole root.
+    pub boundless: Vec<PathBuf>,
+    /// Real paths that a sandbox may change: no link in one of them is followed.
     pub writable: Vec<PathBuf>,
     /// Links in such places on the way to listed paths.
     pub planted: Vec<PathBuf>,
@@ -73,17 +79,33 @@ impl View {
             self.missing.push(path.to_owned());
             return;
         };
+        if real == Path::new("/") && access == Access::Write {
+            self.boundless.push(path.to_owned());
+            return;
+        }
         if let Some(link) = self.planted_on(path) {
             self.planted.push(link);
             return;
         }
         if real.starts_with("/dev") {
             self.devices.push(real);
+        } else if real == Path::new("/") {
+            self.show_everything(access);
         } else if !is_own(&real) {
-            // Listed twice: the policy refuses a contradiction, and a working directory may be below a read-only path.
-            let entry = self.entries.entry(real).or_insert(access);
-            *entry = (*entry).max(access);
+            self.list(real, path, access);
         }
+    }
+
+    /// Notes `real`, which is listed as `path`. What is shown only because everything is, another listing changes.
+    fn list(&mut self, real: PathBuf, path: &Path, access: Access) {
+        if let Some(other) = self.listed.get(&real)
+            && self.entries.get(&real) != Some(&access)
+        {
+            self.contradictory.push((other.clone(), path.to_owned()));
+            return;
+        }
+        self.listed.insert(real.clone(), path.to_owned());
+        self.entries.insert(real, access);
     }
 
     /// Shows every top-level entry of the root but those that a sandbox has of its own and those that hold the runtime's
@@ -214,7 +236,7 @@ impl View {
     }
 
     /// Follows every link of `path` below the root; what is not there is taken as it is written.
-    fn resolve_missing(&self, path: &Path) -> PathBuf {
+    pub(super) fn resolve_missing(&self, path: &Path) -> PathBuf {
         self.follow(path, &mut Vec::new())
     }
 
