@@ -14,11 +14,14 @@
 //! [Why](../../docs/decisions/0031-write-the-record-before-the-verdict.md).
 
 use std::collections::VecDeque;
+use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use nix::errno::Errno;
 use parking_lot::{Condvar, Mutex};
 
 use crate::{Record, Rotating, fault};
@@ -48,10 +51,21 @@ pub struct Tally {
 
 /// An audit file that could not be opened.
 #[derive(Debug, thiserror::Error)]
-#[error("open {}", path.display())]
-pub struct Unopened {
-    path: PathBuf,
-    source: io::Error,
+pub enum Unopened {
+    /// The kernel says why.
+    #[error("open {}", path.display())]
+    Refused {
+        /// Which one.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// To wait for a reader would be to wait for somebody who may never come.
+    #[error("open {}, a pipe that nobody reads", path.display())]
+    Unread {
+        /// Which one.
+        path: PathBuf,
+    },
 }
 
 impl Audit {
@@ -66,7 +80,7 @@ impl Audit {
     }
 
     /// A trail appended to a file, which is created for its owner only. What is no regular file is not written to before
-    /// [`Audit::start`], so that a process can open it, fork, and only then have threads.
+    /// [`Audit::start`], so that a process can open it, fork, and only then have threads. Waits for no reader of a pipe.
     pub fn file(path: &Path) -> Result<Self, Unopened> {
         Self::over(path, Rotating::unbounded(path))
     }
@@ -78,9 +92,13 @@ impl Audit {
     }
 
     fn over(path: &Path, opened: io::Result<Rotating>) -> Result<Self, Unopened> {
-        let unopened = |source| Unopened {
-            path: path.to_owned(),
-            source,
+        let unopened = |source| {
+            let path = path.to_owned();
+            if is_unread(&path, &source) {
+                Unopened::Unread { path }
+            } else {
+                Unopened::Refused { path, source }
+            }
         };
         let file = opened.map_err(unopened)?;
         Ok(if file.is_regular().map_err(unopened)? {
@@ -460,6 +478,12 @@ impl State {
             waiting: (self.waiting.len() + self.late.len()) as u64 + self.in_hand,
         }
     }
+}
+
+/// Whether this is what opening a pipe without a reader comes to.
+fn is_unread(path: &Path, error: &io::Error) -> bool {
+    let is_pipe = || fs::metadata(path).is_ok_and(|found| found.file_type().is_fifo());
+    error.raw_os_error() == Some(Errno::ENXIO as i32) && is_pipe()
 }
 
 /// How many records may wait. As many again may be in the writer's hands.

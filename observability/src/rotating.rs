@@ -9,6 +9,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+
 /// A bounded file of lines.
 #[derive(Debug)]
 pub struct Rotating {
@@ -168,12 +170,17 @@ pub fn older(path: &Path) -> PathBuf {
     name.into()
 }
 
+/// Opening a pipe waits for its reader, and some devices wait for their line: nobody here does. Writing to them may.
 fn append(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    let file = OpenOptions::new()
         .append(true)
         .create(true)
         .mode(0o600)
-        .open(path)
+        .custom_flags(OFlag::O_NONBLOCK.bits())
+        .open(path)?;
+    let flags = OFlag::from_bits_retain(fcntl(&file, FcntlArg::F_GETFL)?);
+    fcntl(&file, FcntlArg::F_SETFL(flags - OFlag::O_NONBLOCK))?;
+    Ok(file)
 }
 
 /// How far back the end of the last whole line is looked for: a record is far shorter.
@@ -265,6 +272,16 @@ mod tests {
             (read(&older(&path)), read(&path)),
             ("before.\n".into(), "behind.\n".into())
         );
+    }
+
+    #[test]
+    fn what_is_written_to_waits_for_its_reader() {
+        let device = append(Path::new("/dev/null")).expect("opened");
+
+        let flags = fcntl(&device, FcntlArg::F_GETFL).expect("asked");
+
+        let flags = OFlag::from_bits_retain(flags);
+        assert!(flags.contains(OFlag::O_APPEND) && !flags.contains(OFlag::O_NONBLOCK));
     }
 
     #[test]

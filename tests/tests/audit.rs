@@ -220,6 +220,25 @@ fn an_audit_that_cannot_be_written_refuses_the_start() {
     }
 }
 
+#[test]
+fn a_pipe_that_nobody_reads_refuses_the_start() {
+    for area in everyone() {
+        let pipe = area.fresh("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        assert!(made.expect("mkfifo runs").success());
+        area.give(&pipe);
+        let done = Run::plain(&area, ["run", "--audit"])
+            .option(&pipe)
+            .shell("echo started")
+            .finish();
+        done.exited(125);
+        assert_eq!(done.text(), "", "{done}");
+        for word in [&*pipe.to_string_lossy(), "hint: start its reader first"] {
+            assert!(done.stderr.contains(word), "{done}");
+        }
+    }
+}
+
 /// What leads nowhere closes the sandbox: after the first record that could not be written nothing is allowed.
 #[test]
 fn a_full_device_and_a_pipe_without_its_reader_allow_nothing() {

@@ -270,6 +270,16 @@ fn a_device_that_is_full_grants_no_slot_and_takes_no_verdict() {
 }
 
 #[test]
+fn a_pipe_that_nobody_reads_is_not_waited_for() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let path = pipe(dir.path());
+
+    let error = Audit::file(&path).expect_err("nobody reads it");
+
+    assert!(matches!(error, Unopened::Unread { .. }), "{error}");
+}
+
+#[test]
 fn a_pipe_that_nobody_reads_any_more_grants_no_slot_until_somebody_does() {
     let dir = tempfile::tempdir().expect("a directory");
     let path = pipe(dir.path());

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use holdfast_kernel::terminal::Size;
-use holdfast_observability::Audit;
+use holdfast_observability::{Audit, Unopened};
 use holdfast_policy::{OnLinkLoss, Policy};
 
 use super::environment::{self, Person};
@@ -143,9 +143,11 @@ fn audit(file: Option<&Path>) -> Result<Audit, Failure> {
         return Ok(Audit::off());
     };
     Audit::file(file).map_err(|error| {
-        let message = "use --audit";
-        Failure::caused(Kind::Unreadable, message, &error)
-            .hint("name a file in a directory that you can write to")
+        let hint = match error {
+            Unopened::Refused { .. } => "name a file in a directory that you can write to",
+            Unopened::Unread { .. } => "start its reader first",
+        };
+        Failure::caused(Kind::Unreadable, "use --audit", &error).hint(hint)
     })
 }
 
