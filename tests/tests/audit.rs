@@ -5,12 +5,13 @@ use holdfast_tests::probe::probe;
 use holdfast_tests::seed::{Draw, seed};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Policy, Record, Run, everyone};
+use holdfast_tests::{Area, Policy, Record, Run, everyone};
 use holdfast_wire::v1;
 use nix::sys::signal::{Signal, kill};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
 
 #[test]
 fn as_many_records_as_verdicts() {
@@ -220,6 +221,15 @@ fn an_audit_that_cannot_be_written_refuses_the_start() {
     }
 }
 
+/// A run whose audit may be no file of records.
+fn to<'a>(area: &'a Area, policy: &Policy, audit: &Path) -> Run<'a> {
+    let policy = area.file(&area.fresh("policy.yaml"), policy.text());
+    Run::plain(area, ["run", "--policy"])
+        .option(policy)
+        .option("--audit")
+        .option(audit)
+}
+
 #[test]
 fn a_pipe_that_nobody_reads_refuses_the_start() {
     for area in everyone() {
@@ -227,8 +237,7 @@ fn a_pipe_that_nobody_reads_refuses_the_start() {
         let made = std::process::Command::new("mkfifo").arg(&pipe).status();
         assert!(made.expect("mkfifo runs").success());
         area.give(&pipe);
-        let done = Run::plain(&area, ["run", "--audit"])
-            .option(&pipe)
+        let done = to(&area, &Policy::offline(), &pipe)
             .shell("echo started")
             .finish();
         done.exited(125);
@@ -254,10 +263,7 @@ fn a_full_device_and_a_pipe_without_its_reader_allow_nothing() {
                 "n=0; while [ $n -lt {TRIES} ] && {connect} | grep -q =ok; do n=$((n + 1)); done; \
                  for n in 1 2 3; do {connect}; done; exit 0"
             );
-            let policy = Policy::origin(server.port()).text();
-            let policy = area.file(&area.fresh("policy.yaml"), policy);
-            let done = Run::plain(&area, ["run", "--audit", audit, "--policy"])
-                .option(policy)
+            let done = to(&area, &Policy::origin(server.port()), Path::new(audit))
                 .under(before.iter().copied())
                 .shell(&line)
                 .finish();
@@ -265,6 +271,33 @@ fn a_full_device_and_a_pipe_without_its_reader_allow_nothing() {
             assert_eq!(done.text().matches("=ENOBUFS").count(), 3, "{done}");
             assert!(server.accepted() < TRIES, "{done}");
         }
+    }
+}
+
+/// A limit of the size of files (`ulimit -f`) is a full disk.
+#[test]
+fn an_audit_that_may_not_grow_allows_nothing_more() {
+    const TRIES: usize = 100;
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let connect = format!("{} connect origin.test {}", probe.display(), server.port());
+        let line = format!(
+            "n=0; while [ $n -lt {TRIES} ] && {connect} | grep -q =ok; do n=$((n + 1)); done; \
+             {connect}; exit 0"
+        );
+        let audit = area.fresh("audit.jsonl");
+        let done = to(&area, &Policy::origin(server.port()), &audit)
+            .under(["/bin/bash", "-c", "ulimit -f 8; exec \"$@\"", "bash"])
+            .shell(&line)
+            .finish();
+        done.exited(0);
+        assert_eq!(done.answer("connect"), "ENOBUFS", "{done}");
+        assert!((1..TRIES).contains(&server.accepted()), "{done}");
+        // The last line is cut: what it was to be about had been dialled, and was reset.
+        let text = std::fs::read_to_string(&audit).expect("read the audit");
+        let recorded = text.matches("\"connected\"").count();
+        assert!(recorded + 1 >= server.accepted(), "{text}");
     }
 }
 

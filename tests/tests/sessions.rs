@@ -492,3 +492,27 @@ fn a_full_disk_behind_the_output_is_said() {
         assert_ne!(done.code(), Some(0), "the output was lost: {done}");
     }
 }
+
+/// A limit of the size of files (`ulimit -f`) is a full disk to us, and to the program what it is outside.
+#[test]
+fn a_limit_of_file_sizes_is_said_and_kills_the_program_only() {
+    for area in everyone() {
+        let line = "ulimit -f 1; \"$@\" >lost";
+        let done = Run::new(&area, &Policy::offline())
+            .under(["/bin/bash", "-c", line, "bash"])
+            .shell("head -c 5000 /dev/zero; exit 3")
+            .finish();
+        done.exited(125);
+        assert!(
+            done.stderr.contains("write to stdout: File too large"),
+            "{done}"
+        );
+
+        let line = "ulimit -f 8; exec \"$@\"";
+        let done = Run::new(&area, &Policy::offline())
+            .under(["/bin/bash", "-c", line, "bash"])
+            .shell("(head -c 20000 /dev/zero >/tmp/large); exit $?")
+            .finish();
+        done.exited(128 + libc::SIGXFSZ);
+    }
+}

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use config::Config;
+use holdfast_kernel::signals;
 
 mod cli;
 mod client;
@@ -24,6 +25,7 @@ mod times;
 mod version;
 
 fn main() -> ExitCode {
+    signals::outlive_file_limits();
     // A panic is a fault of ours, whatever a panic's usual status is; its message has been written by then.
     std::panic::catch_unwind(command).unwrap_or(ExitCode::from(125))
 }

@@ -31,6 +31,14 @@ pub fn is_ignored(number: i32) -> bool {
     action.sa_sigaction == libc::SIG_IGN
 }
 
+/// Ignores a file that would outgrow its limit (`ulimit -f`), in this process and its forks: the write itself says so (`EFBIG`).
+/// [`reset_signals`](crate::execute::reset_signals) takes it back.
+pub fn outlive_file_limits() {
+    // SAFETY: no code of ours runs on the signal, whose default would end the process; the number is a valid one, so the call
+    // cannot fail.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Hears some signals, from its making to its drop. None of them does what the kernel's default is any more, also after that.
 #[derive(Debug)]
 pub struct Signals {
