@@ -121,6 +121,11 @@ pub enum Unplanned {
         "process.limits.nproc does not bind root; run the workload as somebody else with process.run_as_user, or remove the limit"
     )]
     Processes,
+    /// A user who is not in the sandbox's `/etc/passwd` has no group of his own.
+    #[error(
+        "process.run_as_user is {0}, for whom /etc/passwd of the sandbox's root names no group; write process.run_as_group, too"
+    )]
+    NoGroup(String),
     /// A user or group is not known.
     #[error(
         "process.{key} names {wanted}, which {file} of the sandbox's root does not have; write a number"
@@ -277,7 +282,7 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
     view
 }
 
-/// Whom the workload runs as; `None` for the caller.
+/// Whom the workload runs as; `None` for the caller, under any name: only root can become anybody, even himself.
 fn user(policy: &Policy, host: &Host) -> Result<Option<(Uid, Gid)>, Unplanned> {
     let process = policy.process();
     let number = |key, file, account: &Option<Account>| {
@@ -286,8 +291,8 @@ fn user(policy: &Policy, host: &Host) -> Result<Option<(Uid, Gid)>, Unplanned> {
             .map(|account| lookup(host, key, file, account))
             .transpose()
     };
-    let uid = number("run_as_user", "/etc/passwd", &process.run_as_user)?;
-    let gid = number("run_as_group", "/etc/group", &process.run_as_group)?;
+    let uid = number("run_as_user", PASSWD, &process.run_as_user)?;
+    let gid = number("run_as_group", GROUP, &process.run_as_group)?;
     if uid.is_none() && gid.is_none() {
         return Ok(None);
     }
@@ -296,11 +301,16 @@ fn user(policy: &Policy, host: &Host) -> Result<Option<(Uid, Gid)>, Unplanned> {
         ("run_as_user", wanted(uid, host.uid.as_raw())),
         ("run_as_group", wanted(gid, host.gid.as_raw())),
     ];
-    if let Some((key, Some(id))) = foreign.into_iter().find(|(_, id)| id.is_some())
-        && !host.uid.is_root()
-    {
-        return Err(Unplanned::User { key, wanted: id });
+    if !host.uid.is_root() {
+        let foreign = foreign.into_iter().find_map(|(key, id)| Some((key, id?)));
+        return foreign.map_or(Ok(None), |(key, wanted)| {
+            Err(Unplanned::User { key, wanted })
+        });
     }
+    let gid = match (gid, &process.run_as_user) {
+        (None, Some(account)) if uid != Some(host.uid.as_raw()) => Some(group_of(host, account)?),
+        (gid, _) => gid,
+    };
     Ok(Some((
         uid.map_or(host.uid, Uid::from_raw),
         gid.map_or(host.gid, Gid::from_raw),
@@ -314,21 +324,36 @@ fn lookup(
     file: &'static str,
     account: &Account,
 ) -> Result<u32, Unplanned> {
-    let name = match account {
-        Account::Id(id) => return Ok(*id),
-        Account::Name(name) => name,
-    };
-    let text = std::fs::read_to_string(host.root.join(file.trim_start_matches('/')));
-    let text = text.unwrap_or_default();
-    let mut entries = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
-    entries
-        .find(|fields| fields.first() == Some(&name.as_str()))
-        .and_then(|fields| fields.get(2)?.parse().ok())
-        .ok_or(Unplanned::UnknownUser {
+    match account {
+        Account::Id(id) => Ok(*id),
+        Account::Name(name) => number_of(host, file, account, 2).ok_or(Unplanned::UnknownUser {
             key,
             wanted: name.clone(),
             file,
+        }),
+    }
+}
+
+/// The group that a user has by his line in the sandbox's root. Nobody is given another one unasked: see
+/// [decision 0037](../../../docs/decisions/0037-take-no-group-unasked.md).
+fn group_of(host: &Host, user: &Account) -> Result<u32, Unplanned> {
+    number_of(host, PASSWD, user, 3).ok_or_else(|| {
+        Unplanned::NoGroup(match user {
+            Account::Id(id) => id.to_string(),
+            Account::Name(name) => name.clone(),
         })
+    })
+}
+
+/// The number in `column` of the line that `file` in the sandbox's root has for `account`.
+fn number_of(host: &Host, file: &str, account: &Account, column: usize) -> Option<u32> {
+    let text = std::fs::read_to_string(host.root.join(file.trim_start_matches('/'))).ok()?;
+    let mut entries = text.lines().map(|line| line.split(':').collect::<Vec<_>>());
+    let own = entries.find(|fields| match account {
+        Account::Name(name) => fields.first() == Some(&name.as_str()),
+        Account::Id(id) => fields.get(2).and_then(|field| field.parse().ok()) == Some(*id),
+    });
+    own?.get(column)?.parse().ok()
 }
 
 impl Broken {
@@ -386,3 +411,9 @@ fn paths(paths: &[PathBuf]) -> String {
 
 /// The address of the sandbox's own interface, where the keeper's resolver is reached; so it is at any other.
 pub const NAMESERVER: &str = "198.18.0.1";
+
+const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
+
+#[cfg(test)]
+mod tests;

@@ -65,6 +65,7 @@ impl Ground<'_> {
                 | Unplanned::Landlock
                 | Unplanned::Processes
                 | Unplanned::User { .. }
+                | Unplanned::NoGroup(_)
                 | Unplanned::UnknownUser { .. } => unplanned.to_string(),
             };
             let kind = match unplanned {
@@ -78,6 +79,7 @@ impl Ground<'_> {
                 Unplanned::Landlock
                 | Unplanned::Processes
                 | Unplanned::User { .. }
+                | Unplanned::NoGroup(_)
                 | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,
             };
             Failure::new(kind, format!("start the sandbox: {why}"))

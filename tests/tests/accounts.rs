@@ -1,0 +1,62 @@
+//! As whom the program runs: what `process.run_as_user` and `run_as_group` mean. (Promise 2.)
+
+use holdfast_tests::caller::ordinary;
+use holdfast_tests::skip::skip;
+use holdfast_tests::{Area, Caller, Finished, Policy, Run, everyone};
+
+fn as_whom(area: &Area, process: &str) -> Finished {
+    let policy = Policy::offline().with(&format!("process: {{{process}}}"));
+    Run::new(area, &policy)
+        .option("--cwd")
+        .option("/")
+        .shell("id -u; id -g")
+        .finish()
+}
+
+#[test]
+fn an_ordinary_user_may_name_himself() {
+    let area = Area::new(ordinary());
+    let outside = Run::new(&area, &Policy::offline())
+        .shell("id -u; id -g; id -G")
+        .finish();
+    let text = outside.text();
+    let numbers: Vec<_> = text.lines().collect();
+    let [uid, gid, _] = numbers[..] else {
+        panic!("three lines: {outside}");
+    };
+    for process in [
+        format!("run_as_user: {uid}"),
+        format!("run_as_group: {gid}"),
+        format!("run_as_user: {uid}, run_as_group: {gid}"),
+    ] {
+        let done = as_whom(&area, &process);
+        assert_eq!(done.exited(0).text(), format!("{uid}\n{gid}\n"), "{done}");
+    }
+}
+
+#[test]
+fn a_user_that_root_names_does_not_keep_roots_group() {
+    let Some(area) = everyone().find(|area| area.caller().is_root()) else {
+        return skip("another user", "the tests run as an ordinary user");
+    };
+    let passwd = std::fs::read_to_string("/etc/passwd").expect("read");
+    let lines = passwd
+        .lines()
+        .map(|line| line.split(':').collect::<Vec<_>>());
+    let other = lines
+        .into_iter()
+        .find(|line| line[2] != line[3] && line[3] != "0");
+    if let Some(line) = other {
+        for user in [line[0], line[2]] {
+            let done = as_whom(&area, &format!("run_as_user: {user:?}"));
+            let own = format!("{}\n{}\n", line[2], line[3]);
+            assert_eq!(done.exited(0).text(), own, "{done}");
+        }
+    }
+
+    let unknown = Caller::Stranger.uid();
+    let done = as_whom(&area, &format!("run_as_user: {unknown}"));
+
+    assert_eq!(done.exited(125).text(), "", "nothing was started: {done}");
+    assert!(done.stderr.contains("write process.run_as_group"), "{done}");
+}
