@@ -1,9 +1,13 @@
 //! It works where the caller is, or says what is missing: never a run without its fence. (Promise 9.)
 
 use holdfast_tests::servers::{FOUR, tcp};
-use holdfast_tests::{Caller, Policy, Run, artefacts, caller, everyone, probe, skip};
+use holdfast_tests::{
+    Area, Caller, Finished, Policy, Run, artefacts, caller, everyone, probe, skip,
+};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt as _;
+use std::path::Path;
+use std::time::Duration;
 
 /// SV-16, LL-18: what is missing is named at once, with what to do.
 #[test]
@@ -199,4 +203,92 @@ fn a_strange_working_directory_is_one() {
         assert_eq!(done.text(), format!("{}\n", strange.display()), "{done}");
         assert!(strange.join("here").exists(), "{done}");
     }
+}
+
+/// EX-23: whichever process or thread is the one too many, the end is soon, in one sentence, and names the limit.
+#[test]
+fn too_few_processes_or_threads_are_told_and_nothing_hangs() {
+    if !Caller::Myself.is_root() {
+        skip::skip(
+            "few processes",
+            "the tests run as an ordinary user, who has others",
+        );
+        return;
+    }
+    let area = Area::new(Caller::Myself);
+    let bounded = |most: usize, run: Run<'_>| {
+        // A user whom nobody else is: the kernel counts all of his.
+        let line = format!(
+            "ulimit -u {most}; exec setpriv --reuid=54387 --regid=54387 --clear-groups \"$@\""
+        );
+        run.under(["bash", "-c", &line, "bash"])
+            .directory("/")
+            .limit(Duration::from_secs(20))
+            .finish()
+    };
+    for most in 1..=12 {
+        let run = Run::plain(&area, ["run", "--timeout", "10s"]).command(["echo", "hi"]);
+        let done = bounded(most, run);
+        if done.code() == Some(0) {
+            assert_eq!((most >= 6, &*done.text()), (true, "hi\n"), "{most}: {done}");
+        } else {
+            told(&done, "ulimit -u");
+            assert!(most < 12, "so many are enough: {done}");
+        }
+    }
+    for most in [1, 3] {
+        let places = ["/tmp/holdfast-few-state", "/tmp/holdfast-few-runtime"];
+        let run = Run::plain(&area, ["gateway", "--state-dir", places[0]])
+            .option("--runtime-dir")
+            .option(places[1]);
+        told(&bounded(most, run), "ulimit -u");
+        assert!(places.iter().all(|place| !Path::new(place).exists()));
+    }
+}
+
+/// EX-23: memory is told from threads, although the kernel calls both the same.
+#[test]
+fn too_little_memory_for_threads_is_told_and_nothing_hangs() {
+    for area in everyone() {
+        let done = Run::plain(&area, ["run", "--timeout", "10s"])
+            .under(["bash", "-c", "ulimit -d 4000; exec \"$@\"", "bash"])
+            .limit(Duration::from_secs(20))
+            .command(["echo", "hi"])
+            .finish();
+        told(&done, "ulimit -d");
+    }
+}
+
+/// EX-23: the limit of open files is named, and how many are enough, wherever it is met.
+#[test]
+fn too_few_descriptors_are_told_with_their_limit() {
+    for area in everyone() {
+        for most in [5, 6, 8, 10, 12, 14, 16] {
+            let limit = format!("--nofile={most}:{most}");
+            let done = Run::plain(&area, ["run"])
+                .under(["prlimit", &limit])
+                .command(["echo", "hi"])
+                .finish();
+            told(&done, "ulimit -n");
+            assert!(
+                done.stderr.contains(&format!(" {most} open files")),
+                "{done}"
+            );
+        }
+        // The hard limit is ours to use.
+        let done = Run::plain(&area, ["run"])
+            .under(["prlimit", "--nofile=12:64"])
+            .shell("ulimit -Sn")
+            .finish();
+        assert_eq!(done.exited(0).text(), "12\n", "{done}");
+    }
+}
+
+fn told(done: &Finished, limit: &str) {
+    done.exited(125);
+    assert_eq!(done.text(), "", "{done}");
+    assert!(done.stderr.contains(limit), "{done}");
+    assert!(!done.stderr.contains("panicked"), "{done}");
+    let lines = done.stderr.lines().count();
+    assert_eq!(lines, 2, "a sentence and what helps: {done}");
 }

@@ -161,7 +161,15 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
     kept.extend(own.map(|fd| fd.as_raw_fd()));
     kept.extend(launcher.rules.iter().map(|rules| rules.as_fd().as_raw_fd()));
     kept.sort_unstable();
-    if close_all_but(&kept).is_err() || proof::run(launcher).is_err() {
+    if close_all_but(&kept).is_err() {
+        return 125;
+    }
+    if let Err(error) = proof::run(launcher) {
+        let errno = Errno::from_raw(error.errno()).desc();
+        let proof = v1::Proof {
+            gaps: vec![format!("it cannot be tried: {error}: {errno}")],
+        };
+        let _ = tell(&launcher.boundary, Told::Proof(proof), &[]);
         return 125;
     }
     let mut processes = Processes::default();

@@ -12,6 +12,8 @@ use holdfast_wire::v1;
 use holdfast_wire::words::unnumbered;
 use serde_json::{Value, json};
 
+use crate::shortage;
+
 /// A command that ended without its result.
 #[derive(Debug)]
 pub(crate) struct Failure {
@@ -84,9 +86,17 @@ impl Failure {
         }
     }
 
-    /// A failure whose sentence is `message` and the whole chain of its cause.
-    pub(crate) fn caused(kind: Kind, message: impl Into<String>, cause: &dyn Error) -> Self {
-        Self::new(kind, format!("{}: {}", message.into(), chain(cause)))
+    /// A failure whose sentence is `message` and the whole chain of its cause, with what helps where this process was short of something.
+    pub(crate) fn caused(
+        kind: Kind,
+        message: impl Into<String>,
+        cause: &(dyn Error + 'static),
+    ) -> Self {
+        let failure = Self::new(kind, format!("{}: {}", message.into(), chain(cause)));
+        Self {
+            hint: shortage::remedy(cause),
+            ..failure
+        }
     }
 
     /// The same with what to do about it.
@@ -160,6 +170,7 @@ impl Failure {
     /// The same for another process: the reason in one word, and the sentence and the hint among the details.
     pub(crate) fn problem(&self) -> v1::Problem {
         let (_, reason) = self.kind.names();
+        let reason = self.told.as_ref().map_or(reason, |told| &told.reason);
         let mut details = HashMap::from([("message".to_owned(), self.sentence())]);
         details.extend(self.hint.clone().map(|hint| ("hint".to_owned(), hint)));
         v1::Problem {

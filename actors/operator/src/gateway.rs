@@ -18,6 +18,7 @@ use holdfast_observability::{Journal, Level};
 
 use crate::config::Config;
 use crate::failure::{Failure, Kind, remedy};
+use crate::threads;
 
 /// What `holdfast gateway` can be told.
 #[derive(Debug, Args)]
@@ -110,11 +111,9 @@ pub(crate) fn gateway(
     let settings = settings(arguments, config, spares)?;
     descriptors::raise()
         .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .map_err(|error| Failure::caused(Kind::Internal, "start the runtime", &error))?;
+    let runtime = threads::runtime(WORKERS, OFFLOADED, move |failure| {
+        failure.tell(false, quiet);
+    })?;
     runtime.block_on(serve(settings, config))
 }
 
@@ -267,6 +266,9 @@ fn tell(config: &Config, news: News) {
 
 /// One that is kept busy must not keep the others waiting.
 const WORKERS: usize = 4;
+
+/// Threads that do at the start what blocks.
+const OFFLOADED: usize = 2;
 
 #[cfg(test)]
 mod tests {

@@ -14,6 +14,7 @@ use holdfast_kernel::handoff::Socket;
 use holdfast_policy::{OnLinkLoss, Policy};
 
 use crate::failure::{Failure, Kind};
+use crate::shortage;
 
 /// What a fence is planned from.
 #[derive(Debug)]
@@ -142,12 +143,19 @@ pub(crate) fn unbuilt(unbuilt: &Unbuilt) -> Failure {
     match unbuilt {
         Unbuilt::Fence { step, message } => unsupported(&format!("{step}: {message}")),
         Unbuilt::Gone | Unbuilt::Keeper(_) | Unbuilt::Link(_) => {
-            Failure::new(Kind::Internal, format!("start the sandbox: {unbuilt}"))
+            let failure = Failure::new(Kind::Internal, format!("start the sandbox: {unbuilt}"));
+            match shortage::told(&unbuilt.to_string()) {
+                Some(remedy) => failure.hint(remedy),
+                None => failure,
+            }
         }
     }
 }
 
 fn unsupported(why: &str) -> Failure {
+    if let Some(remedy) = shortage::told(why) {
+        return Failure::new(Kind::Internal, format!("build the fence: {why}")).hint(remedy);
+    }
     Failure::new(Kind::HostUnsupported, format!("build the fence: {why}"))
         .hint("`holdfast doctor` says what this host lacks and how to get it")
 }

@@ -42,6 +42,7 @@ use prost::Message;
 
 use crate::failure::{Failure, Kind};
 use crate::ground::{self, Ground};
+use crate::threads;
 
 mod spec;
 
@@ -113,6 +114,24 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
             }
         }
     };
+    let process = Arc::clone(&approach.pidfd);
+    let code = hold(&sandbox, directory, approach, limit);
+    if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
+        // Nothing of it may be left; with the boundary everything inside ends.
+        end(&process);
+        sandbox.clean();
+    }
+    code
+}
+
+/// Prepares what serving needs, and serves to the end.
+fn hold(
+    sandbox: &Sandbox,
+    directory: &Path,
+    approach: Approach,
+    limit: u64,
+) -> Result<u8, Failure> {
+    let first = sandbox.epoch == FIRST_EPOCH;
     // Nobody reads our input or writes to our output.
     let spares = descriptors::Spares::hold(&[0, 1])
         .map_err(|error| Failure::caused(Kind::Internal, "hold spare descriptors", &error))?;
@@ -123,21 +142,21 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let audit = Audit::rotating(&sandbox.log(log::AUDIT), MOST_LOGGED)
         .map_err(|error| Failure::caused(Kind::Internal, "keep the audit trail", &error))?;
-    audit.start().map_err(internal("start the audit writer"))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .map_err(internal("start the runtime"))?;
+    audit
+        .start()
+        .map_err(|error| threads::refused("start the audit writer", &error))?;
+    let told_to = directory.to_owned();
+    let forked = first.then(|| Arc::clone(&approach.pidfd));
+    let runtime = threads::runtime(WORKERS, BESIDE, move |failure| {
+        tracing::error!("{}", failure.message());
+        tell(&told_to, FAILED, &failure.problem());
+        if let Some(process) = forked {
+            end(&process);
+        }
+    })?;
     runtime.spawn(boundary::settle());
-    let process = Arc::clone(&approach.pidfd);
-    let code = runtime.block_on(serve(&sandbox, approach, audit.clone(), limit, spares));
+    let code = runtime.block_on(serve(sandbox, approach, audit.clone(), limit, spares));
     audit.close(FLUSH);
-    if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
-        // Nothing of it may be left; with the boundary everything inside ends.
-        end(&process);
-        sandbox.clean();
-    }
     code
 }
 
@@ -307,6 +326,9 @@ const FIRST_EPOCH: u64 = 1;
 
 /// Threads that relay.
 const WORKERS: usize = 2;
+
+/// Threads that carry verdicts and do what blocks.
+const BESIDE: usize = 2;
 
 /// How long the last audit records may take to be written.
 const FLUSH: Duration = Duration::from_secs(5);

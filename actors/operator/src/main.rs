@@ -20,7 +20,9 @@ mod policy;
 mod run;
 mod sandbox;
 mod session;
+mod shortage;
 mod table;
+mod threads;
 mod times;
 mod version;
 

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use holdfast_keeper::link::Approach;
+use holdfast_kernel::descriptors;
 use holdfast_observability::{Journal, Level};
 
 use crate::cli;
@@ -12,6 +13,7 @@ use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::terminal::{Raw, Share};
+use crate::threads;
 use request::Request;
 
 pub(crate) mod environment;
@@ -31,6 +33,10 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     let format = arguments.log_format;
     let request = Request::assemble(arguments, config)?;
     let fence = sandbox::plan(&request)?;
+    // The workload has the caller's limit, which the plan holds; what serves it may need more.
+    let descriptors = descriptors::raise()
+        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?
+        .limit;
     let (boundary, approach) = sandbox::start(&fence)?;
     // From here on there may be threads.
     let journal = Journal::start(level, format);
@@ -44,18 +50,17 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     request
         .audit
         .start()
-        .map_err(|error| internal("start the audit writer", error))?;
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(WORKERS)
-        .enable_all()
-        .build()
-        .map_err(|error| internal("start the runtime", error))?;
+        .map_err(|error| threads::refused("start the audit writer", &error))?;
+    let runtime = threads::runtime(WORKERS, ATTENDING, move |failure| {
+        // The boundary is tied to this process.
+        failure.tell(false, quiet);
+    })?;
     let ends = Ends::standard().map_err(|error| internal("duplicate the standard files", error))?;
     let raw = request
         .terminal
         .and_then(|_| Raw::enter(Share::Whole, Some(&journal)));
     runtime.spawn(holdfast_boundary::settle());
-    let code = runtime.block_on(attended(&request, approach, ends, raw));
+    let code = runtime.block_on(attended(&request, descriptors, approach, ends, raw));
     // With the boundary everything inside ends; then nothing is left to be recorded.
     drop(boundary);
     request.audit.close(FLUSH);
@@ -65,13 +70,14 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
 /// Attends the program from its start to its end, and stops the keeper behind it.
 async fn attended(
     request: &Request,
+    descriptors: u64,
     approach: Approach,
     ends: Ends,
     raw: Option<Raw>,
 ) -> Result<u8, Failure> {
     let mut started = None;
     let launching = async {
-        let (keeper, session) = sandbox::launch(request, approach).await?;
+        let (keeper, session) = sandbox::launch(request, descriptors, approach).await?;
         started = Some(keeper);
         Ok(session.into())
     };
@@ -92,6 +98,9 @@ async fn attended(
 
 /// Threads that relay: with one, bulk over many connections reaches three quarters of a bare relay, with two all of it.
 const WORKERS: usize = 2;
+
+/// Threads that read our input, write our output and carry verdicts.
+const ATTENDING: usize = 3;
 
 /// How long the last audit records may take to be written.
 const FLUSH: Duration = Duration::from_secs(5);

@@ -52,7 +52,7 @@ pub(super) struct Sandbox {
 impl Sandbox {
     /// Reads `DIR/spec`.
     pub(super) fn read(place: &Path) -> Result<Self, Failure> {
-        let unread = |error: &dyn std::error::Error| {
+        let unread = |error: &(dyn std::error::Error + 'static)| {
             let what = format!("read {}", place.join(SPEC).display());
             Failure::caused(Kind::Internal, what, error)
         };

@@ -10,7 +10,6 @@ use holdfast_boundary::{self as boundary, Boundary};
 use holdfast_keeper::Keeper;
 use holdfast_keeper::link::Approach;
 use holdfast_keeper::sessions::{NotStarted, Program, Session};
-use holdfast_kernel::descriptors;
 
 use super::request::Request;
 use crate::failure::{Failure, Kind};
@@ -35,19 +34,17 @@ pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Approach), Failure> {
     ground::approach(boundary::start(fence))
 }
 
-/// Waits for the fence, then starts the program behind it.
+/// Waits for the fence, then starts the program behind it. `descriptors`: how many this process may have.
 pub(crate) async fn launch(
     request: &Request,
+    descriptors: u64,
     approach: Approach,
 ) -> Result<(Keeper, Session), Failure> {
-    // The workload has the caller's limit; what serves it may need more.
-    let descriptors = descriptors::raise()
-        .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?;
     let arguments = holdfast_keeper::Arguments {
         sandbox: request.name.clone(),
         policy: Arc::new(request.policy.clone()),
         audit: request.audit.clone(),
-        descriptors: descriptors.limit,
+        descriptors,
         tenure: None,
     };
     let keeper = Keeper::start(&arguments, approach)
