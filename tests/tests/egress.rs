@@ -132,12 +132,45 @@ fn ports_on_demand_are_bounded_and_the_refusal_is_recorded() {
             .finish();
         done.exited(0);
         assert_eq!(done.text().trim(), "[1024, 6]", "{done}");
-        let last = format!("port {}", ports[1029]);
-        let refused = |record: &&Record| record.text("detail").contains(&last);
-        let record = done.records.iter().find(refused).expect("a record");
-        assert_eq!(record.text("syscall"), "connect", "{done}");
+        let [record] = done.about("origin.test", ports[1029])[..] else {
+            panic!("one record: {done}");
+        };
         assert_eq!(record.text("outcome"), "EADDRNOTAVAIL", "{done}");
         assert!(record.text("detail").contains("1024 ports"), "{done}");
+    }
+}
+
+#[test]
+fn a_connect_to_a_port_that_a_program_holds_leaves_one_record() {
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_in_full(
+            "any",
+            "{host: origin.test, port: \"*\"}",
+            &[],
+        );
+        let done = Run::new(&area, &policy)
+            .command([
+                "python3",
+                "-c",
+                "import errno, socket, sys\n\
+                 port = int(sys.argv[1])\n\
+                 held = socket.create_server(('0.0.0.0', port))\n\
+                 place = socket.gethostbyname('origin.test')\n\
+                 told = socket.socket().connect_ex((place, port))\n\
+                 print(errno.errorcode[told])",
+                &server.port().to_string(),
+            ])
+            .finish();
+        done.exited(0);
+        assert_eq!(done.text().trim(), "EADDRNOTAVAIL", "{done}");
+        let [record] = &done.records[..] else {
+            panic!("one record: {done}");
+        };
+        // It was dialled for before anybody knew.
+        assert!(record.allowed(), "{done}");
+        assert_eq!(record.text("outcome"), "EADDRNOTAVAIL", "{done}");
+        assert!(record.text("detail").contains("listen on it"), "{done}");
     }
 }
 

@@ -245,15 +245,15 @@ impl Broker {
         else {
             return Ok(());
         };
-        let Some(attempt) = self.waiting().settle(verdict.id) else {
+        if !self.waiting().settle(verdict.id) {
             return Ok(());
-        };
+        }
         let mut errno = verdict.errno;
         if let Ok(port @ 1..) = u16::try_from(verdict.capture_port)
             && let Err(unopened) = self.arguments.ports.open(port)
         {
             errno = libc::EADDRNOTAVAIL;
-            self.unheard(port, &unopened, errno, attempt);
+            self.unheard(port, &unopened, errno, verdict.id);
         }
         let listener = self.listener.inner();
         if errno == 0 {
@@ -265,8 +265,8 @@ impl Broker {
         Ok(())
     }
 
-    /// An allowed connect fails, because nobody can listen where it leads; it leaves a record.
-    fn unheard(&self, port: u16, unopened: &Unopened, errno: i32, attempt: v1::Attempt) {
+    /// An allowed connect fails, because nobody can listen where it leads; the keeper, which may have dialled for it, records it.
+    fn unheard(&self, port: u16, unopened: &Unopened, errno: i32, id: u64) {
         let mut waiting = self.waiting();
         match unopened {
             Unopened::TooMany => {}
@@ -276,14 +276,8 @@ impl Broker {
                 waiting.unheard(ports::unheard_on(port, error.errno()));
             }
         }
-        // What was dialled for it waits for a connection that does not come.
-        waiting.forget(attempt.id);
-        waiting.refused(v1::Refused {
-            syscall: "connect".to_owned(),
-            detail: format!("connect(port {port}): {unopened}"),
-            errno,
-            caller: attempt.caller,
-        });
+        let detail = format!("connect(port {port}): {unopened}");
+        waiting.gone(v1::Gone { id, errno, detail });
     }
 
     /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.

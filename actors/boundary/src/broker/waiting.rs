@@ -65,16 +65,24 @@ impl Waiting {
         self.calls.insert(attempt.id, Pending { thread, attempt });
     }
 
-    /// A call has its verdict. `None`: it did not wait.
-    pub(super) fn settle(&mut self, id: u64) -> Option<v1::Attempt> {
-        self.calls.remove(&id).map(|pending| pending.attempt)
+    /// A call has its verdict. False: it did not wait.
+    pub(super) fn settle(&mut self, id: u64) -> bool {
+        self.calls.remove(&id).is_some()
     }
 
     /// A call waits no more, and has no verdict. Whoever comes next is told of the calls that wait, and of no other.
     pub(super) fn forget(&mut self, id: u64) {
         self.calls.remove(&id);
+        self.gone(v1::Gone {
+            id,
+            ..v1::Gone::default()
+        });
+    }
+
+    /// A call brings no connection. The keeper that has it on its books ends it; another one does not know it.
+    pub(super) fn gone(&mut self, gone: v1::Gone) {
         if self.lane.is_some() {
-            self.outbox.push_back(Told::Gone(v1::Gone { id }));
+            self.outbox.push_back(Told::Gone(gone));
         }
     }
 

@@ -86,6 +86,15 @@ pub enum Failure {
     Own,
 }
 
+/// Why an allowed connect cannot arrive.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Unheard {
+    /// What the caller is told.
+    pub errno: i32,
+    /// What stands in the way, for people.
+    pub detail: String,
+}
+
 impl Failure {
     /// What the caller is told.
     pub fn errno(&self) -> i32 {
@@ -119,6 +128,8 @@ pub enum Fate {
     Failed(i32),
     /// Allowed, but no connection came: the caller was interrupted, or left.
     Abandoned,
+    /// Allowed, but no connection can come: nobody can listen where it leads.
+    Unheard(Unheard),
     /// Allowed and dialled by a keeper that was killed before it could tell.
     Unknown,
     /// Too many attempts are pending.

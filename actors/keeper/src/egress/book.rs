@@ -16,7 +16,7 @@
 //!                                  (relay, record) ◀─────────────┘
 //! ```
 //!
-//! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned"; from every state at all `Over` does.
+//! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned", and `Unheard` to one that says why; from every state at all `Over` does.
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
 //! identity that the broker recorded for the socket's cookie; an upstream that was dialled early serves only the destination it was dialled for.
@@ -80,7 +80,8 @@ impl<H: Hands> Book<H> {
                 self.let_go(serial, |bound| State::Bare(Some(bound)), now)
             }
             Event::Accepted(accepted) => self.accepted(accepted, now, judge),
-            Event::Gone { call } => self.gone(call),
+            Event::Gone { call } => self.gone(call, Fate::Abandoned),
+            Event::Unheard { call, why } => self.gone(call, Fate::Unheard(why)),
             Event::Closed { serial } => self.closed(serial),
             Event::Passed => self.passed(now),
             Event::Held => self.held(now),

@@ -340,7 +340,7 @@ impl Desk {
         bump(match &report.fate {
             Fate::Connected(_) => &self.counters.allowed,
             Fate::Failed(_) => &self.counters.refused_upstream,
-            Fate::Abandoned | Fate::Unknown => &self.counters.abandoned,
+            Fate::Abandoned | Fate::Unheard(_) | Fate::Unknown => &self.counters.abandoned,
             Fate::Withdrawn(_) => &self.counters.withdrawn,
             Fate::Denied(_) | Fate::Own | Fate::Crowded | Fate::Unrecorded => &self.counters.denied,
         });

@@ -7,7 +7,7 @@
 //! For the same reason the lane has a thread of its own ([`apart`]): among the relays of a shared runtime an attempt waits for its turn, which
 //! measured as 250 µs for a connect instead of 90. It waits in `poll(2)`, for two descriptors: a runtime of its own would be three more.
 
-use super::attempt::Caller;
+use super::attempt::{Caller, Unheard};
 use super::bell::Bell;
 use super::book::{Attempted, Event};
 use super::counters::bump;
@@ -138,8 +138,8 @@ impl Clerk {
         let read = v1::FromBroker::decode(&self.packet[..length]);
         match read.ok().and_then(|message| message.kind) {
             Some(Kind::Attempt(attempt)) => self.attempt(attempt),
-            Some(Kind::Gone(v1::Gone { id })) => {
-                let left = self.desk.step(Event::Gone { call: id });
+            Some(Kind::Gone(gone)) => {
+                let left = self.desk.step(ended(gone));
                 self.outbox.extend(left.answers);
             }
             Some(Kind::Refused(refused)) => self.desk.refused(refused),
@@ -189,6 +189,20 @@ impl Clerk {
             }
         }
         Ok(true)
+    }
+}
+
+fn ended<H: super::book::Hands>(gone: v1::Gone) -> Event<H> {
+    let v1::Gone {
+        id: call,
+        errno,
+        detail,
+    } = gone;
+    if errno == 0 {
+        Event::Gone { call }
+    } else {
+        let why = Unheard { errno, detail };
+        Event::Unheard { call, why }
     }
 }
 

@@ -16,6 +16,7 @@ pub(super) fn record(sandbox: &str, now: SystemTime, report: Report) -> Record {
     } = report;
     let (ruling, reason, outcome) = told(&fate);
     let (nearest, hint) = advice(&fate);
+    let detail = detail(&fate);
     let Caller { identity, pid } = caller;
     let (binary, ancestors) = match identity {
         Identity::Observed {
@@ -30,6 +31,7 @@ pub(super) fn record(sandbox: &str, now: SystemTime, report: Report) -> Record {
         | Fate::Own
         | Fate::Failed(_)
         | Fate::Abandoned
+        | Fate::Unheard(_)
         | Fate::Unknown
         | Fate::Crowded
         | Fate::Unrecorded
@@ -47,6 +49,7 @@ pub(super) fn record(sandbox: &str, now: SystemTime, report: Report) -> Record {
         nearest,
         hint,
         outcome,
+        detail,
         ..Record::connect(sandbox, now, ruling, reason)
     }
 }
@@ -58,6 +61,7 @@ fn told(fate: &Fate) -> (Ruling, &'static str, Option<String>) {
         Fate::Connected(_) => allowed("connected"),
         Fate::Failed(errno) => allowed(&name(*errno)),
         Fate::Abandoned => allowed("abandoned"),
+        Fate::Unheard(why) => allowed(&name(why.errno)),
         Fate::Unknown => allowed("unknown"),
         Fate::Denied(refusal) => denied(refusal.reason.as_str()),
         Fate::Own => denied("own_listener"),
@@ -79,9 +83,25 @@ fn advice(fate: &Fate) -> (Option<String>, Option<String>) {
         | Fate::Connected(_)
         | Fate::Failed(_)
         | Fate::Abandoned
+        | Fate::Unheard(_)
         | Fate::Unknown
         | Fate::Crowded
         | Fate::Unrecorded => (None, None),
+    }
+}
+
+fn detail(fate: &Fate) -> Option<String> {
+    match fate {
+        Fate::Unheard(why) => Some(why.detail.clone()),
+        Fate::Denied(_)
+        | Fate::Own
+        | Fate::Connected(_)
+        | Fate::Failed(_)
+        | Fate::Abandoned
+        | Fate::Unknown
+        | Fate::Crowded
+        | Fate::Unrecorded
+        | Fate::Withdrawn(_) => None,
     }
 }
 

@@ -7,10 +7,10 @@ use crate::egress::attempt::{Call, Cookie, Fate, Judge, Serial};
 use holdfast_clock::Moment;
 
 impl<H: Hands> Book<H> {
-    pub(super) fn gone(&mut self, call: Call) -> Commands<H> {
+    pub(super) fn gone(&mut self, call: Call, fate: Fate) -> Commands<H> {
         self.pending
             .of_call(call)
-            .map_or_else(Vec::new, |serial| self.abandon(serial))
+            .map_or_else(Vec::new, |serial| self.end(serial, fate))
     }
 
     pub(super) fn closed(&mut self, serial: Serial) -> Commands<H> {
@@ -77,10 +77,15 @@ impl<H: Hands> Book<H> {
 
     /// Nobody waits for it any more, or nobody may.
     fn abandon(&mut self, serial: Serial) -> Commands<H> {
+        self.end(serial, Fate::Abandoned)
+    }
+
+    /// It brings no connection.
+    fn end(&mut self, serial: Serial, fate: Fate) -> Commands<H> {
         let Some(Attempt { who, state, .. }) = self.pending.remove(serial) else {
             return Vec::new();
         };
-        let record = who.end(state.bound(), Fate::Abandoned);
+        let record = who.end(state.bound(), fate);
         let mut commands = vec![record];
         match state {
             State::Awaited(_, waiter) => {

@@ -1,6 +1,6 @@
 //! What the book is told and what it asks for.
 
-use super::super::attempt::{Call, Caller, Cookie, Failure, Grant, Report, Serial};
+use super::super::attempt::{Call, Caller, Cookie, Failure, Grant, Report, Serial, Unheard};
 use holdfast_observability::Place;
 use holdfast_policy::Destination;
 use std::fmt::Debug;
@@ -57,6 +57,13 @@ pub enum Event<H: Hands> {
     Gone {
         /// Which call.
         call: Call,
+    },
+    /// A call that was let go failed all the same.
+    Unheard {
+        /// Which call.
+        call: Call,
+        /// Why.
+        why: Unheard,
     },
     /// An accepted connection ended, relayed or not.
     Closed {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::egress::attempt::Caller;
+use crate::egress::attempt::{Caller, Unheard};
 use crate::egress::court::Court;
 use crate::egress::testing::{FOREIGN, GUARDED, OPEN, at, curl, policy, table, wget};
 use holdfast_observability::Place;
@@ -126,6 +126,7 @@ fn fate(fate: &Fate) -> String {
         Fate::Connected(address) => format!("connected {}", address.ip()),
         Fate::Failed(errno) => format!("failed {errno}"),
         Fate::Abandoned => "abandoned".to_owned(),
+        Fate::Unheard(why) => format!("unheard {}", why.errno),
         Fate::Unknown => "unknown".to_owned(),
         Fate::Crowded => "crowded".to_owned(),
         Fate::Unrecorded => "unrecorded".to_owned(),
@@ -284,6 +285,30 @@ fn a_caller_whose_memory_is_unreadable_is_judged_when_it_arrives() {
         desk.accept(2, FOREIGN),
         ["record denied host_not_allowed", "refuse"]
     );
+}
+
+#[test]
+fn a_call_that_nobody_can_listen_for_leaves_one_record_and_lets_go_of_its_dial() {
+    let mut desk = Desk::new();
+    let unheard = |call| Event::Unheard {
+        call,
+        why: Unheard {
+            errno: libc::EADDRNOTAVAIL,
+            detail: "listen: in use".to_owned(),
+        },
+    };
+
+    // Its dial was done, or is under way.
+    desk.attempt(1, OPEN, curl(), true);
+    desk.dialled(1, OPEN);
+    assert_eq!(desk.step(unheard(1)), ["record unheard 99"]);
+    desk.attempt(2, OPEN, curl(), false);
+    desk.step(Event::Released { serial: Serial(2) });
+    assert_eq!(desk.step(unheard(2)), ["record unheard 99", "cancel 2"]);
+
+    assert_eq!(desk.book.pending(), 0);
+    assert!(desk.step(Event::Gone { call: 1 }).is_empty());
+    assert!(desk.step(unheard(2)).is_empty());
 }
 
 #[test]

@@ -199,7 +199,12 @@ async fn a_caller_that_was_interrupted_costs_nothing_but_a_record() {
     let socket = TcpSocket::new_v4().expect("socket");
 
     let verdict = world.announce(&socket, OPEN, curl(), How::Blocking).await;
-    world.say(Kind::Gone(v1::Gone { id: verdict.id })).await;
+    world
+        .say(Kind::Gone(v1::Gone {
+            id: verdict.id,
+            ..v1::Gone::default()
+        }))
+        .await;
 
     // Heard after it, so it is done.
     let denied = world.connect(FOREIGN, curl(), How::Blocking).await;

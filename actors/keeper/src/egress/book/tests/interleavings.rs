@@ -251,6 +251,7 @@ impl Run {
             | Fate::Own
             | Fate::Failed(_)
             | Fate::Abandoned
+            | Fate::Unheard(_)
             | Fate::Unknown
             | Fate::Crowded
             | Fate::Unrecorded => {}
