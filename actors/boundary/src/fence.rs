@@ -73,7 +73,7 @@ pub struct Host {
 #[derive(Debug, thiserror::Error)]
 pub enum Unplanned {
     /// A listed path is not there.
-    #[error("filesystem_policy lists {}, which is not there; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
+    #[error("filesystem_policy lists {}, which is not there or a link that leads nowhere; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
     Missing(Vec<PathBuf>),
     /// A link stands where the sandbox may have made it.
     #[error("filesystem_policy leads through the link {}, which lies in a directory that the sandbox may write to and may have put there itself; list the directory that is meant", paths(.0))]

@@ -43,7 +43,9 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     if request.has_policy {
         for path in &fence.view.missing {
             let path = path.display();
-            tracing::warn!("filesystem_policy lists {path}, which is not there: left out");
+            tracing::warn!(
+                "filesystem_policy lists {path}, which is not there or a link that leads nowhere: left out"
+            );
         }
     }
     let internal = |what: &str, error: io::Error| Failure::caused(Kind::Internal, what, &error);

@@ -54,6 +54,21 @@ impl Class {
         }
     }
 
+    /// The article that goes before its name.
+    pub(crate) fn article(self) -> &'static str {
+        match self {
+            Self::Unspecified => "an",
+            Self::Public
+            | Self::Private
+            | Self::Loopback
+            | Self::LinkLocal
+            | Self::Metadata
+            | Self::Multicast
+            | Self::Broadcast
+            | Self::Reserved => "a",
+        }
+    }
+
     /// Whether no rule can open it. Loopback counts: only `resolver.hosts` and `allowed_ips` open that.
     pub fn is_refused_always(self) -> bool {
         match self {

@@ -123,6 +123,18 @@ impl Glob {
         states.has(self.tokens.len())
     }
 
+    /// The pattern that matches `text` and nothing else.
+    pub(crate) fn of_literal(text: &str) -> String {
+        let mut pattern = String::with_capacity(text.len());
+        for c in text.chars() {
+            if matches!(c, '*' | '?' | '[' | '\\') {
+                pattern.push('\\');
+            }
+            pattern.push(c);
+        }
+        pattern
+    }
+
     /// The one text that matches, if there is only one.
     pub fn literal(&self) -> Option<&str> {
         self.tokens.is_empty().then_some(&*self.prefix)

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use crate::address::{Class, canonical};
 use crate::cidr::Cidr;
 use crate::expand::scalar;
+use crate::glob::Glob;
+use crate::network::DNS;
 use crate::request::{Destination, Request};
 use crate::rule::{Endpoint, Ports, Rule};
 use crate::verdict::{Allowed, Reason};
@@ -17,6 +19,9 @@ pub(crate) fn for_rule(
     reason: Reason,
 ) -> String {
     let key = &rule.key;
+    if let Some(never) = for_port(request.port).filter(|_| reason == Reason::PortNotAllowed) {
+        return never.to_owned();
+    }
     match (reason, &endpoint.ports, request.identity.executable()) {
         (Reason::PortNotAllowed, Ports::Listed(ports), _) => {
             let mut ports = ports.clone();
@@ -28,7 +33,7 @@ pub(crate) fn for_rule(
             )
         }
         (Reason::BinaryNotAllowed, _, Some(path)) => {
-            let path = scalar(path);
+            let path = scalar(&Glob::of_literal(path));
             format!("add `{{path: {path}}}` to `binaries` of rule `{key}`")
         }
         _ => format!(
@@ -41,9 +46,17 @@ pub(crate) fn for_rule(
 /// For a host that no rule is for.
 pub(crate) fn for_host(nearest: Option<(&Rule, &Endpoint)>, request: &Request<'_>) -> String {
     let host = match &request.destination {
+        Destination::Name(name) if name.is_localhost() => {
+            return format!(
+                "`{name}` is the sandbox's own loopback and needs no rule; to reach the host's, choose another name and give it `127.0.0.1` under `resolver.hosts`"
+            );
+        }
         Destination::Name(name) => name.to_string(),
         Destination::Address(address) => canonical(*address).to_string(),
     };
+    if let Some(never) = for_port(request.port) {
+        return never.to_owned();
+    }
     let endpoint = format!("`{{host: \"{host}\", port: {}}}`", request.port);
     match nearest {
         Some((rule, near)) => format!(
@@ -51,6 +64,17 @@ pub(crate) fn for_host(nearest: Option<(&Rule, &Endpoint)>, request: &Request<'_
             rule.key, near.host
         ),
         None => format!("add {endpoint} to `endpoints` of a rule in `network_policies`"),
+    }
+}
+
+/// For a port that no rule can name.
+fn for_port(port: u16) -> Option<&'static str> {
+    match port {
+        0 => Some("there is no port 0: connect to the port that is meant"),
+        DNS => Some(
+            "port 53 is answered by the sandbox's own resolver, which needs no rule; other resolvers cannot be reached",
+        ),
+        _ => None,
     }
 }
 
@@ -68,7 +92,10 @@ pub(crate) fn for_refused(address: IpAddr, class: Class) -> String {
         | Class::Multicast
         | Class::Unspecified
         | Class::Broadcast
-        | Class::Reserved => format!("{address} is a {class} address, which no rule can open"),
+        | Class::Reserved => format!(
+            "{address} is {} {class} address, which no rule can open",
+            class.article()
+        ),
     }
 }
 

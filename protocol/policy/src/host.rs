@@ -69,7 +69,7 @@ impl Host {
             return Err(with_port(text, host, port));
         }
         let name: Name = text.parse().map_err(|bad| complain(text, &bad))?;
-        if is_localhost(name.as_str()) {
+        if name.is_localhost() {
             let fix = "to reach the host's loopback choose another name and give it `127.0.0.1` under `resolver.hosts`";
             return Err(Complaint::new(
                 "`localhost` is the sandbox's own loopback and needs no rule",
@@ -133,7 +133,7 @@ impl Wildcard {
                 "name the hosts, or the domain of one owner",
             ));
         }
-        if is_localhost(domain.as_str()) {
+        if domain.is_localhost() {
             return Err(Complaint::new(
                 "`localhost` is the sandbox's own loopback and needs no rule",
                 "remove it",
@@ -183,10 +183,6 @@ fn is_registry(domain: &Name) -> bool {
     let domain = domain.as_str().as_bytes();
     psl::suffix(domain)
         .is_some_and(|suffix| suffix == domain && suffix.typ() != Some(psl::Type::Private))
-}
-
-fn is_localhost(name: &str) -> bool {
-    name == "localhost" || name.ends_with(".localhost")
 }
 
 fn with_port(text: &str, host: &str, port: &str) -> Complaint {

@@ -65,6 +65,11 @@ impl Name {
         &self.0
     }
 
+    /// Whether it is the sandbox's own loopback (RFC 6761).
+    pub(crate) fn is_localhost(&self) -> bool {
+        &*self.0 == "localhost" || self.0.ends_with(".localhost")
+    }
+
     /// The names above it, nearest first: for `a.b.test` these are `b.test` and `test`.
     pub fn parents(&self) -> impl Iterator<Item = &str> {
         self.0.match_indices('.').map(|(dot, _)| &self.0[dot + 1..])

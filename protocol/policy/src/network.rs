@@ -293,7 +293,8 @@ fn binary(text: &str) -> Result<Glob, Complaint> {
     Glob::new(&path, '/').map_err(|bad| Complaint::plain(format!("{text:?}: {bad}"), None))
 }
 
-const DNS: u16 = 53;
+/// The port of the sandbox's own resolver.
+pub(crate) const DNS: u16 = 53;
 /// As long as a metric's label may be.
 const MAX_LABEL: usize = 128;
 

@@ -74,7 +74,10 @@ fn addresses(place: &Place<'_>, findings: &mut Findings) -> Vec<IpAddr> {
             | Class::Unspecified
             | Class::Broadcast
             | Class::Reserved) => {
-                let message = format!("{address} is a {class} address, which is never reachable");
+                let message = format!(
+                    "{address} is {} {class} address, which is never reachable",
+                    class.article()
+                );
                 findings.add(&place, Complaint::new(message, "remove it"));
             }
         }

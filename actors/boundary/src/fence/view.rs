@@ -226,13 +226,11 @@ impl View {
         })
     }
 
-    /// The real path behind `path` below the root, with the links on the way noted; `None` if there is nothing.
+    /// The real path behind `path` below the root; `None` if there is nothing, or links that lead in a circle.
     fn resolve(&self, path: &Path) -> Option<PathBuf> {
         let real = self.resolve_missing(path);
-        self.source(&real)
-            .symlink_metadata()
-            .is_ok()
-            .then_some(real)
+        let found = self.source(&real).symlink_metadata();
+        found.is_ok_and(|found| !found.is_symlink()).then_some(real)
     }
 
     /// Follows every link of `path` below the root; what is not there is taken as it is written.

@@ -129,6 +129,13 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
     let Outcome::Fails(errno) = outcome else {
         return "get what is missing above it first".into();
     };
+    // Says nothing of the feature: there was no room to try it.
+    if errno == Errno::EMFILE {
+        return "raise the limit of open files (`ulimit -n`) and try again".into();
+    }
+    if errno == Errno::ENFILE {
+        return "raise fs.file-max, or close files: all that the host allows are open".into();
+    }
     match feature {
         Feature::UserNamespace => user_namespace(errno, host),
         Feature::MountNamespace

@@ -101,3 +101,15 @@ fn every_missing_feature_has_a_remedy_and_every_present_one_has_none() {
         }
     }
 }
+
+/// A limit says nothing of the feature that was to be tried under it.
+#[test]
+fn where_no_more_files_can_be_opened_the_limit_is_named() {
+    let told = |errno| {
+        let feature = Feature::UserNamespace;
+        features::advice(feature, Outcome::Fails(errno), &Host::default())
+    };
+
+    assert!(told(Errno::EMFILE).contains("`ulimit -n`"));
+    assert!(told(Errno::ENFILE).contains("fs.file-max"));
+}

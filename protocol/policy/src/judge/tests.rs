@@ -423,3 +423,48 @@ resolver: {hosts: {origin.cdn.test: [127.0.0.1]}}
         (Reason::AddressPrivate, Some("wide"))
     );
 }
+
+fn hinted(policy: &Policy, host: &str, port: u16) -> String {
+    denied(policy, host, port, &Identity::Unobservable).hint
+}
+
+/// What a hint says to write, a policy takes.
+#[test]
+fn no_hint_says_to_write_what_is_refused() {
+    let listed = rule("{host: a.test, port: 8080}");
+    let every = rule("{host: \"*.a.test\", port: \"*\"}");
+
+    for (policy, host) in [
+        (&listed, "a.test"),
+        (&listed, "b.test"),
+        (&every, "x.a.test"),
+    ] {
+        let hint = hinted(policy, host, 0);
+        assert!(hint.starts_with("there is no port 0"), "{hint}");
+    }
+    for host in ["a.test", "b.test"] {
+        let hint = hinted(&listed, host, 53);
+        assert!(hint.starts_with("port 53 is answered by"), "{hint}");
+    }
+    for host in ["localhost", "app.localhost"] {
+        let hint = hinted(&listed, host, 8080);
+        assert!(hint.contains("own loopback and needs no rule"), "{hint}");
+    }
+    assert_eq!(
+        hinted(&listed, "0.0.0.0", 8080),
+        "0.0.0.0 is an unspecified address, which no rule can open"
+    );
+}
+
+#[test]
+fn the_path_of_a_hint_matches_that_program_and_no_other() {
+    let odd = r"/opt/a[1]*?\tool";
+    let hint = denied(&policy(TWO), "origin.test", 443, &Identity::of(odd)).hint;
+    let written = hint.split('`').nth(1).expect("what to write");
+    let followed = policy(&TWO.replace("{path: /usr/bin/curl}", written));
+
+    assert!(judged(&followed, "origin.test", 443, &Identity::of(odd)).is_allowed());
+    for other in ["/opt/a1tool", r"/opt/a[1]xy\tool", "/opt/a[1]*?tool"] {
+        assert!(!judged(&followed, "origin.test", 443, &Identity::of(other)).is_allowed());
+    }
+}

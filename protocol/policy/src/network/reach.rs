@@ -113,7 +113,10 @@ fn admissible(address: IpAddr, allowed_ips: &[Cidr]) -> Result<(), Complaint> {
         return Err(Complaint::new(message, fix));
     }
     if class.is_refused_always() && class != Class::Loopback {
-        let message = format!("{address} is a {class} address, which is never reachable");
+        let message = format!(
+            "{address} is {} {class} address, which is never reachable",
+            class.article()
+        );
         return Err(Complaint::new(message, "remove the endpoint"));
     }
     Ok(())
