@@ -160,6 +160,11 @@ impl Failure {
         &self.message
     }
 
+    /// What to do about it.
+    pub(crate) fn advice(&self) -> Option<&str> {
+        self.hint.as_deref()
+    }
+
     /// Its particulars and its sentence.
     pub(crate) fn sentence(&self) -> String {
         let mut lines = self.lines.clone();

@@ -82,6 +82,7 @@ enum Checked {
         file: String,
         valid: bool,
         error: String,
+        suggestion: Option<String>,
     },
 }
 
@@ -104,6 +105,7 @@ impl Checked {
                 file,
                 valid: false,
                 error: failure.message().to_owned(),
+                suggestion: failure.advice().map(str::to_owned),
             },
         }
     }
@@ -112,7 +114,12 @@ impl Checked {
         match self {
             Self::Valid { .. } => Vec::new(),
             Self::Invalid { problems, .. } => problems.iter().map(ToString::to_string).collect(),
-            Self::Unreadable { error, .. } => vec![error.clone()],
+            Self::Unreadable {
+                error, suggestion, ..
+            } => vec![match suggestion {
+                Some(suggestion) => format!("{error}; {suggestion}"),
+                None => error.clone(),
+            }],
         }
     }
 

@@ -138,9 +138,9 @@ fn the_hash_is_about_the_meaning_and_not_about_the_spelling() {
 fn what_cannot_be_read_is_named_and_is_125() {
     let desk = Desk::new();
 
-    for (file, reason) in [
-        ("nosuch.yaml", "No such file or directory"),
-        (".", "Is a directory"),
+    for (file, reason, remedy) in [
+        ("nosuch.yaml", "No such file or directory", "check the path"),
+        (".", "Is a directory", "name a file in it"),
     ] {
         for arguments in [
             ["policy", "check", file].as_slice(),
@@ -154,6 +154,7 @@ fn what_cannot_be_read_is_named_and_is_125() {
             assert_eq!(output.status.code(), Some(125), "{arguments:?}");
             let said = text(&output.stderr);
             assert!(said.contains(file) && said.contains(reason), "{said}");
+            assert!(said.contains(remedy), "{arguments:?}: {said}");
         }
     }
     assert!(!desk.0.path().join("started").exists());

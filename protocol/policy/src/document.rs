@@ -31,6 +31,8 @@ enum Value {
     Boolean(bool),
     Integer(i128),
     Fraction,
+    /// More than any number here can be.
+    Huge,
     Text(String),
     List(Vec<Node>),
     Map(Vec<(Key, Node)>),
@@ -45,7 +47,8 @@ struct Key {
 /// Reads one document. What is not YAML, or too much of it, goes to `findings`.
 pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
     if text.len() > MAX_BYTES {
-        let complaint = Complaint::plain(format!("policy is longer than {MAX_BYTES} bytes"), None);
+        let message = format!("policy is longer than {MAX_BYTES} bytes");
+        let complaint = Complaint::new(message, SHORTEN);
         findings.add_at(Mark::default(), "", complaint);
         return None;
     }
@@ -89,7 +92,7 @@ fn explain(error: &serde_saphyr::Error) -> Complaint {
         let message = format!(
             "policy has more than {MAX_NODES} values, or more than {MAX_DEPTH} in each other"
         );
-        return Complaint::plain(message, None);
+        return Complaint::new(message, SHORTEN);
     }
     if let Error::MultipleDocuments { .. } = error {
         return Complaint::new(
@@ -176,8 +179,12 @@ impl<'de> Deserialize<'de> for Value {
                 Ok(Value::Integer(i128::try_from(value).unwrap_or(i128::MAX)))
             }
 
-            fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
-                Ok(Value::Fraction)
+            fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+                Ok(if value.abs() >= LEAST_HUGE {
+                    Value::Huge
+                } else {
+                    Value::Fraction
+                })
             }
 
             fn visit_str<E>(self, value: &str) -> Result<Value, E> {
@@ -221,6 +228,9 @@ const MAX_BYTES: usize = 1 << 20;
 const MAX_NODES: usize = 50_000;
 const MAX_ALIASES: usize = 1_000;
 const MAX_DEPTH: usize = 32;
+const SHORTEN: &str = "shorten it: one wildcard, range or directory stands for all that is in it";
+/// From here on a number that is read as a fraction is one without: integers below fit.
+const LEAST_HUGE: f64 = 9_223_372_036_854_775_808.0;
 
 #[cfg(test)]
 mod tests;

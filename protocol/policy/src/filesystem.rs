@@ -148,11 +148,24 @@ fn paths<'d>(fields: &Fields<'d>, key: &str, findings: &mut Findings) -> Vec<(St
                     Complaint::new("paths of the view are not globs", fix),
                 );
             }
+            Ok(path) if has_variable(&path) => {
+                let fix = "write the path that is meant";
+                findings.add(
+                    &place,
+                    Complaint::new("variables in paths are not expanded", fix),
+                );
+            }
             Ok(path) => paths.push((path, place)),
             Err(complaint) => findings.add(&place, complaint),
         }
     }
     paths
+}
+
+/// Whether a shell would take a part of it for a variable: `$NAME`, `${NAME}`.
+fn has_variable(path: &str) -> bool {
+    let mut after = path.split('$').skip(1);
+    after.any(|rest| rest.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_' || c == '{'))
 }
 
 fn sorted(paths: Vec<(String, Place<'_>)>) -> Vec<PathBuf> {

@@ -111,12 +111,14 @@ impl Wildcard {
 
     fn parse(text: &str) -> Result<Self, Complaint> {
         let text = text.to_ascii_lowercase();
-        let text = text.strip_suffix('.').unwrap_or(&text);
         let everything = || {
             let fix = "name the hosts, or a domain: `*.example.com`";
             Complaint::new(format!("{text:?} would cover every host"), fix)
         };
-        let (head, rest) = text.split_once('.').ok_or_else(everything)?;
+        let (head, rest) = text
+            .split_once('.')
+            .filter(|(_, rest)| !rest.is_empty())
+            .ok_or_else(everything)?;
         if rest.contains(['*', '?', '[', ']']) {
             let fix = "list the hosts, or use one rule for each domain: `*.example.com`";
             return Err(Complaint::new(

@@ -88,8 +88,8 @@ fn count(fields: &Fields<'_>, key: &str, least: u64, findings: &mut Findings) ->
 
 fn memory(place: &Place<'_>) -> Result<u64, Complaint> {
     let bytes = match (place.as_text(), place.as_integer()) {
-        (Some(text), _) => size(text)?,
-        (None, Some(bytes)) => u64::try_from(bytes).unwrap_or(0),
+        (Some(text), _) => size(text)?.into(),
+        (None, Some(bytes)) => bytes,
         (None, None) => {
             return Err(Complaint::new(
                 "expected a size",
@@ -97,13 +97,13 @@ fn memory(place: &Place<'_>) -> Result<u64, Complaint> {
             ));
         }
     };
-    if bytes < MIN_MEMORY {
+    if bytes < MIN_MEMORY.into() {
         return Err(Complaint::new(
             format!("{bytes} bytes are too few for a process"),
             "write at least `1m`",
         ));
     }
-    Ok(bytes)
+    u64::try_from(bytes).map_err(|_| too_much(&bytes.to_string()))
 }
 
 /// `512k`, `64m`, `2g`: binary multiples, as in the rest of the command line.
@@ -136,7 +136,14 @@ fn size(text: &str) -> Result<u64, Complaint> {
     let number: Option<u64> = digits.parse().ok();
     number
         .and_then(|n| n.checked_mul(1 << shift))
-        .ok_or_else(|| Complaint::plain(format!("{text:?} is more than any machine has"), None))
+        .ok_or_else(|| too_much(text))
+}
+
+fn too_much(text: &str) -> Complaint {
+    Complaint::new(
+        format!("`{text}` is more than any machine has"),
+        "write `512k`, `64m` or `2g`",
+    )
 }
 
 fn account(place: &Place<'_>, what: &str, findings: &mut Findings) -> Option<Account> {

@@ -23,6 +23,10 @@ pub(crate) fn read(
                 continue;
             }
         };
+        if name.is_localhost() {
+            let message = format!("{key:?} is the sandbox's own loopback: this never takes effect");
+            findings.add(&place, Complaint::new(message, "choose another name"));
+        }
         let addresses = addresses(&place, findings);
         if hosts.insert(name, addresses).is_some() {
             findings.add(

@@ -99,6 +99,7 @@ impl<'d> Place<'d> {
             | Value::Boolean(_)
             | Value::Integer(_)
             | Value::Fraction
+            | Value::Huge
             | Value::Text(_) => self.mistyped(what, "write it in brackets: `[…]`", findings),
         }
     }
@@ -106,7 +107,7 @@ impl<'d> Place<'d> {
     pub(crate) fn text(&self, what: &str, findings: &mut Findings) -> Option<&'d str> {
         match &self.node.value {
             Value::Text(text) => Some(text),
-            Value::Integer(_) | Value::Fraction | Value::Boolean(_) => {
+            Value::Integer(_) | Value::Fraction | Value::Huge | Value::Boolean(_) => {
                 self.mistyped(what, "put it in quotes if it is meant as text", findings)
             }
             Value::Null | Value::List(_) | Value::Map(_) => {
@@ -165,6 +166,7 @@ impl<'d> Place<'d> {
             Value::Boolean(_) => "a boolean",
             Value::Integer(_) => "a number",
             Value::Fraction => "a fraction",
+            Value::Huge => "a number that is too large",
             Value::Text(_) => "text",
             Value::List(_) => "a list",
             Value::Map(_) => "a mapping",

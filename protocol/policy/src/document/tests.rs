@@ -111,6 +111,24 @@ fn a_value_of_another_type_is_refused_wherever_it_stands() {
     }
 }
 
+#[test]
+fn a_number_is_told_as_it_is() {
+    for (text, word) in [
+        (
+            "version: 99999999999999999999999",
+            "found a number that is too large",
+        ),
+        ("version: 1.5", "found a fraction"),
+        (
+            "version: 1\nprocess: {limits: {memory: -1}}",
+            "-1 bytes are too few",
+        ),
+    ] {
+        let told = told(&format!("{text}\n"));
+        assert!(told.contains(word) && told.contains("; write"), "{told}");
+    }
+}
+
 // PO-02
 #[test]
 fn a_key_without_a_value_is_refused() {
@@ -147,7 +165,11 @@ fn one_kilobyte_of_aliases_does_not_become_a_gigabyte() {
     let told_bomb = told(&bomb);
     assert!(told_bomb.contains("more than"), "{told_bomb}");
     assert!(told(&("[".repeat(100) + &"]".repeat(100))).contains("more than"));
-    assert!(told(&format!("version: 1\n# {}\n", "x".repeat(1 << 20))).contains("longer than"));
+    let long = told(&format!("version: 1\n# {}\n", "x".repeat(1 << 20)));
+    assert!(long.contains("longer than"), "{long}");
+    for told in [told_bomb, long] {
+        assert!(told.contains("; shorten it"), "{told}");
+    }
 }
 
 #[test]

@@ -112,6 +112,7 @@ fn a_wildcard_behind_the_first_label_is_refused() {
     }
     assert!(told("a**.example.com").contains("whole segment"));
     assert!(told("*..example.com").contains("empty label"));
+    assert!(told("*.example.com..").contains("empty label"));
 }
 
 // PX-19, PO-03

@@ -118,11 +118,14 @@ fn a_path_that_cannot_be_granted_is_refused() {
         ("{read_only: [\"/a\\0b\"]}", "NUL"),
         ("{read_only: [/usr/*]}", "not globs"),
         ("{read_write: [/]}", "whole root"),
+        ("{read_only: [/usr/$X]}", "variables"),
+        ("{read_only: ['/usr/${X}/y']}", "variables"),
         ("{read_only: [/a], read_write: [/a/]}", "both"),
     ] {
         let told = told(&format!("version: 1\nfilesystem_policy: {text}\n"));
         assert!(told.contains(word), "{text}: {told}");
     }
+    policy("version: 1\nfilesystem_policy: {read_only: [/a$, '/b/$1']}\n");
     policy("version: 1\nfilesystem_policy: {read_only: [/, /proj/.git], read_write: [/proj]}\n");
 }
 
@@ -141,6 +144,9 @@ fn two_thousand_paths_are_read() {
 fn static_names_have_reachable_addresses() {
     let hosts = |text: &str| format!("version: 1\nresolver: {{hosts: {{{text}}}}}\n");
     assert!(told(&hosts("a.test: [169.254.169.254]")).contains("metadata"));
+    assert!(told(&hosts("a.test: [0.0.0.0]")).contains("is an unspecified address"));
+    assert!(told(&hosts("localhost: [127.0.0.1]")).contains("never takes effect"));
+    assert!(told(&hosts("App.Localhost: [10.0.0.1]")).contains("never takes effect"));
     assert!(told(&hosts("a.test: [a]")).contains("not an address"));
     assert!(told(&hosts("\"*.test\": [127.0.0.1]")).contains("character"));
     assert!(told(&hosts("a.test: [127.0.0.1], A.test: [127.0.0.2]")).contains("twice"));
