@@ -146,6 +146,55 @@ fn a_program_that_ignores_sigterm_is_ended_by_the_second_one() {
     }
 }
 
+/// EX-18: who stands still on the way to the program keeps nobody who means it.
+#[test]
+fn whoever_is_stopped_keeps_no_interrupt_no_termination_and_no_limit() {
+    let endings: [(&[Signal], &str, i32); 5] = [
+        (&[Signal::SIGINT; 3], "60s", 137),
+        (&[Signal::SIGINT; 4], "60s", 130),
+        (&[Signal::SIGTERM; 2], "60s", 137),
+        (&[Signal::SIGTERM; 3], "60s", 143),
+        (&[], "2s", 124),
+    ];
+    for area in everyone() {
+        for (signals, time, code) in endings {
+            for depth in [1, 2] {
+                let run = Run::new(&area, &Policy::offline())
+                    .option("--timeout")
+                    .option(time)
+                    .shell("trap '' INT TERM; echo on; while :; do sleep 1; done")
+                    .start();
+                run.expect("on\n");
+                let inside = leaks::descendants(run.pid().as_raw());
+                // The boundary, then the launcher.
+                let stopped = (0..depth).fold(run.pid(), |pid, _| child_of(pid));
+                kill(stopped, Signal::SIGSTOP).expect("stopped");
+                let clock = std::time::SystemTime::now();
+                for &signal in signals {
+                    run.signal(signal);
+                    std::thread::park_timeout(Duration::from_millis(100));
+                }
+                let done = run.finish();
+                let took = clock.elapsed().expect("time goes on");
+                done.exited(code);
+                assert!(took < Duration::from_secs(4), "{took:?}: {done}");
+                assert!(
+                    !done.stderr.contains("fell"),
+                    "our own deed is no news: {done}"
+                );
+                leaks::all_gone(&inside);
+            }
+        }
+    }
+}
+
+fn child_of(pid: Pid) -> Pid {
+    let path = format!("/proc/{pid}/task/{pid}/children");
+    let children = std::fs::read_to_string(path).expect("children");
+    let first = children.split_whitespace().next().expect("a child");
+    Pid::from_raw(first.parse().expect("a pid"))
+}
+
 #[test]
 fn after_the_death_of_holdfast_nothing_is_left() {
     for area in everyone() {

@@ -15,7 +15,7 @@ use crate::works::{Arguments, Held, Works};
 
 /// A keeper at work.
 pub struct Keeper {
-    root: Root,
+    root: Arc<Root>,
     launcher: Launcher,
     desk: Arc<Desk>,
     standing: v1::Standing,
@@ -40,7 +40,7 @@ impl Keeper {
         let observer = |change: &Change| tracing::debug!(?change, "supervision");
         let root = tree::grow(tree, seed, observer).await?;
         Ok(Self {
-            root,
+            root: Arc::new(root),
             launcher,
             desk,
             standing,
@@ -79,6 +79,12 @@ impl Keeper {
         // A boundary that does not answer is ended by its owner in any case.
         let _ = tokio::time::timeout(PATIENCE, control.clear(v1::Nothing {})).await;
         self.desk.finish(FINISH).await;
+    }
+
+    /// Begins to stop when it is called, whoever has the keeper.
+    pub fn stop(&self) -> impl Fn() + Send + 'static {
+        let root = Arc::clone(&self.root);
+        move || root.request_shutdown()
     }
 
     /// Stops serving. What [`Keeper::finish`] has not delivered before is lost.

@@ -2,15 +2,18 @@
 
 use std::io;
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_keeper::link::Approach;
 use holdfast_kernel::descriptors;
+use holdfast_kernel::fork::signal_by;
 use holdfast_observability::{Journal, Level};
 
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
+use crate::session::Session;
 use crate::session::foreground::{self, Bounds, Ends};
 use crate::session::terminal::{Raw, Share};
 use crate::threads;
@@ -78,10 +81,21 @@ async fn attended(
     raw: Option<Raw>,
 ) -> Result<u8, Failure> {
     let mut started = None;
+    let boundary = Arc::clone(&approach.pidfd);
     let launching = async {
         let (keeper, session) = sandbox::launch(request, descriptors, approach).await?;
+        let stop = keeper.stop();
+        let axe = move || {
+            // Its own end is no news to the keeper then.
+            stop();
+            // One that has ended already needs no signal.
+            let _ = signal_by(&boundary, libc::SIGKILL);
+        };
         started = Some(keeper);
-        Ok(session.into())
+        Ok(Session {
+            axe: Some(Box::new(axe)),
+            ..session.into()
+        })
     };
     let bounds = Bounds {
         limit: request.timeout,

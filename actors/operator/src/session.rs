@@ -38,7 +38,12 @@ pub(crate) struct Session {
     pub(crate) exit: BoxFuture<'static, Exit>,
     /// How we stand to it.
     pub(crate) bond: Bond,
+    /// Kills what all of it stands on, where that is ours: whoever stands still inside, the kernel ends it.
+    pub(crate) axe: Option<Axe>,
 }
+
+/// Ends everything at once, from outside.
+pub(crate) type Axe = Box<dyn Fn() + Send>;
 
 /// How whoever attends a session stands to it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -78,6 +83,7 @@ impl From<sessions::Session> for Session {
                 told.unwrap_or_else(|_untold| Exit::Unknown(unknown("its keeper went away")))
             }),
             bond: Bond::Own,
+            axe: None,
         }
     }
 }

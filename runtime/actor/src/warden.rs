@@ -127,7 +127,10 @@ impl ractor::Actor for Warden {
         let mut events = VecDeque::new();
         match order {
             Order::Launch => events.push_back(Event::Launched),
-            Order::Shutdown => events.push_back(Event::ShutdownRequested),
+            Order::Shutdown => {
+                ward.journal.stop();
+                events.push_back(Event::ShutdownRequested);
+            }
             Order::Remove(path) => events.push_back(Event::Unwanted { path }),
             Order::Look(reply) => {
                 // Whoever asked may have lost patience.

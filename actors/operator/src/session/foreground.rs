@@ -21,7 +21,7 @@ use super::input;
 use super::printer::{Printer, Sink};
 use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
-use super::{Bond, Exit, Session};
+use super::{Axe, Bond, Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
 use holdfast_keeper::sessions::Control;
 
@@ -80,8 +80,9 @@ pub(crate) async fn attend(
         running.hear(met).await;
     }
     let ending = running.wait(&mut signals, deadline).await;
-    if let Ending::Known(_) | Ending::TimedOut = ending {
-        running.drain(&mut signals).await?;
+    match &ending {
+        Ending::Known(_) | Ending::TimedOut => running.drain(&mut signals).await?,
+        Ending::Overdue | Ending::Left(_) => running.fell(),
     }
     match ending {
         Ending::Known(Exit::Code(0)) => Ok(running.passed_on.map_or(0, by_signal)),
@@ -115,6 +116,28 @@ struct Running {
     printers: [Printer; 2],
     patience: Patience,
     raw: Option<Raw>,
+    axe: Option<Axe>,
+    kill: Kill,
+}
+
+/// How far a kill has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kill {
+    Unasked,
+    /// The session was asked to die. If it has not by then, because somebody on the way stands still, all of it falls.
+    Asked {
+        until: Instant,
+    },
+    Fallen,
+}
+
+impl Kill {
+    fn due(self) -> Option<Instant> {
+        match self {
+            Self::Asked { until } => Some(until),
+            Self::Unasked | Self::Fallen => None,
+        }
+    }
 }
 
 impl Running {
@@ -134,6 +157,8 @@ impl Running {
             printers: [output, errors],
             patience: Patience::of(session.bond == Bond::Guest),
             raw,
+            axe: session.axe,
+            kill: Kill::Unasked,
         })
     }
 
@@ -142,23 +167,28 @@ impl Running {
         let mut deadline = deadline;
         let mut late = false;
         loop {
-            let leaving = self.leaving;
+            let (leaving, overdue) = (self.leaving, self.kill.due());
             tokio::select! {
                 exit = &mut self.exit => {
-                    return if late { Ending::TimedOut } else { Ending::Known(exit) };
+                    return match self.kill {
+                        _ if late => Ending::TimedOut,
+                        Kill::Fallen => Ending::Known(Exit::Signal(libc::SIGKILL)),
+                        Kill::Unasked | Kill::Asked { .. } => Ending::Known(exit),
+                    };
                 }
                 heard = signals.next() => if let Some(signal) = self.hear(heard).await {
                     return Ending::Left(signal);
                 },
                 never = flow(&mut self.printers) => match never {},
                 () = passing(leaving) => return Ending::Left(libc::SIGHUP),
+                () = passing(overdue) => self.fell(),
                 () = passing(deadline) => {
                     if late {
                         return Ending::Overdue;
                     }
                     late = true;
                     deadline = Some(later(GRACE));
-                    self.ask(Control::Kill).await;
+                    self.kill().await;
                 }
             }
         }
@@ -196,7 +226,7 @@ impl Running {
                     }
                     self.ask(Control::Signal(signal)).await;
                 }
-                Answer::Kill => self.ask(Control::Kill).await,
+                Answer::Kill => self.kill().await,
                 Answer::Leave => return Some(signal),
             },
             Heard::Resized => self.ask(Control::Resize(terminal::size())).await,
@@ -209,6 +239,24 @@ impl Running {
             }
         }
         None
+    }
+
+    /// Asks the session to die, for a while.
+    async fn kill(&mut self) {
+        if self.axe.is_some() && self.kill == Kill::Unasked {
+            self.kill = Kill::Asked {
+                until: later(ASKED),
+            };
+        }
+        self.ask(Control::Kill).await;
+    }
+
+    /// Kills what all of it stands on, if that is ours: the kernel ends the rest, whoever stands still.
+    fn fell(&mut self) {
+        if let Some(axe) = &self.axe {
+            axe();
+            self.kill = Kill::Fallen;
+        }
     }
 
     /// Gives the terminal back and stops, as one does who gets SIGTSTP. Goes on with SIGCONT.
@@ -297,6 +345,9 @@ fn unwritten(name: &str, error: &io::Error) -> Failure {
 
 /// How long a killed session may take to say that it has ended.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long a session that is asked to die may take before all that it stands on is killed.
+const ASKED: Duration = Duration::from_millis(500);
 
 /// How long a session whose terminal was hung up may take to end of it.
 const FAREWELL: Duration = Duration::from_secs(2);

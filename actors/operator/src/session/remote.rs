@@ -119,6 +119,7 @@ impl Part {
                 exit.await.unwrap_or_else(untold)
             }),
             bond: manner.bond,
+            axe: None,
         };
         let part = Self {
             sandbox: sandbox.to_owned(),

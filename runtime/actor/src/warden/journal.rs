@@ -13,6 +13,8 @@ const PAUSE: Duration = Duration::from_secs(5);
 #[derive(Debug, Default)]
 pub(super) struct Journal {
     told: HashMap<Path, Moment>,
+    /// What falls while a tree is being stopped is no news: what it needs may have stopped before it.
+    stopping: bool,
 }
 
 impl Journal {
@@ -23,6 +25,9 @@ impl Journal {
             restarts,
         } = change;
         match what {
+            What::Fell { .. } | What::GaveUp { .. } if self.stopping => {
+                tracing::debug!(actor = %path, what = ?what, restarts);
+            }
             What::Fell { reason, next } if reason.class() == Class::Exhausted => {
                 if self.may_tell(path, now) {
                     tracing::warn!(actor = %path, %reason, next = %Following(*next, now), "short of a resource");
@@ -48,6 +53,10 @@ impl Journal {
                 tracing::debug!(actor = %path, what = ?what, restarts);
             }
         }
+    }
+
+    pub(super) fn stop(&mut self) {
+        self.stopping = true;
     }
 
     pub(super) fn forget(&mut self, path: &Path) {
