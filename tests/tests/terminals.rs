@@ -3,6 +3,8 @@
 use holdfast_tests::terminal::{Terminal, is_given_back};
 use holdfast_tests::wait::LONG;
 use holdfast_tests::{Area, Policy, Run, everyone, leaks, skip};
+use nix::sys::signal::{Signal, kill};
+use std::time::Duration;
 
 fn at_terminal(area: &Area) -> Run<'_> {
     Run::new(area, &Policy::offline()).option("-t")
@@ -63,6 +65,31 @@ fn control_c_interrupts_the_program_and_control_d_ends_its_input() {
         let (status, shown) = terminal.finish();
         assert!(shown.contains("over"), "{shown}");
         assert_eq!(status.code(), Some(2), "{shown}");
+    }
+}
+
+/// EX-18: at the program's own terminal Ctrl-C is a key; Ctrl-\ or signals to us end what ignores it.
+#[test]
+fn a_program_that_ignores_control_c_at_its_terminal_is_ended_otherwise() {
+    for area in everyone() {
+        let stubborn = || {
+            let line = "trap '' INT; echo ready; while :; do read x; echo got-$x; done";
+            let terminal = Terminal::start(at_terminal(&area).shell(line), 24, 80);
+            terminal.expect("ready");
+            terminal.send("\x03\x03\x03\x03\x03\x03on\r");
+            terminal.expect("got-on");
+            terminal
+        };
+        let terminal = stubborn();
+        terminal.send("\x1c");
+        assert_eq!(terminal.finish().0.code(), Some(131));
+
+        let terminal = stubborn();
+        for _ in 0..2 {
+            kill(terminal.pid(), Signal::SIGINT).expect("it is there");
+            std::thread::park_timeout(Duration::from_millis(100));
+        }
+        assert_eq!(terminal.finish().0.code(), Some(143));
     }
 }
 
