@@ -47,12 +47,26 @@ impl Rotating {
         })
     }
 
-    /// Appends whole lines.
-    pub fn write_lines(&mut self, lines: &[u8]) -> io::Result<()> {
+    /// Appends whole lines. What was written counts also when it was not all.
+    pub fn write_lines(&mut self, mut lines: &[u8]) -> io::Result<()> {
         self.make_room(lines)?;
-        self.file.write_all(lines)?;
-        self.length = self.length.saturating_add(lines.len() as u64);
+        while !lines.is_empty() {
+            match self.file.write(lines) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => {
+                    lines = &lines[written..];
+                    self.length = self.length.saturating_add(written as u64);
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
         Ok(())
+    }
+
+    /// How many bytes it has, as far as it was written by this.
+    pub(crate) fn length(&self) -> u64 {
+        self.length
     }
 
     /// Appends whole lines by one `write(2)`, between which and the file nobody else's lines come.

@@ -74,8 +74,9 @@ impl Trail {
         loop {
             let batch = take(shared);
             self.say(&batch);
+            let before = self.file.length();
             let result = self.file.write_lines(&self.text);
-            self.torn = result.is_err();
+            self.torn = result.is_err() && (self.torn || self.file.length() > before);
             let settled = settle(&mut shared.state.lock(), &batch, result.is_ok());
             if let Err(error) = result {
                 self.complain(&error, batch.lines());
