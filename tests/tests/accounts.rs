@@ -1,4 +1,4 @@
-//! As whom the program runs: what `process.run_as_user` and `run_as_group` mean. (Promise 2.)
+//! As whom and within which bounds the program runs: what `process` means. (Promise 2.)
 
 use holdfast_tests::caller::ordinary;
 use holdfast_tests::skip::skip;
@@ -59,4 +59,23 @@ fn a_user_that_root_names_does_not_keep_roots_group() {
 
     assert_eq!(done.exited(125).text(), "", "nothing was started: {done}");
     assert!(done.stderr.contains("write process.run_as_group"), "{done}");
+}
+
+#[test]
+fn a_limit_above_the_hard_one_is_said_or_refused() {
+    for area in everyone() {
+        for (compatibility, code) in [("best_effort", 0), ("hard_requirement", 125)] {
+            let policy = Policy::offline().with(&format!(
+                "process: {{limits: {{nofile: 5000}}}}\nlandlock: {{compatibility: {compatibility}}}"
+            ));
+            let done = Run::new(&area, &policy)
+                .under(["prlimit", "--nofile=300:4096"])
+                .shell("ulimit -n")
+                .finish();
+            let held = if code == 0 { "4096\n" } else { "" };
+            assert_eq!(done.exited(code).text(), held, "{done}");
+            let told = "process.limits.nofile is 5000, and the hard limit here is 4096";
+            assert!(done.stderr.contains(told), "{done}");
+        }
+    }
 }

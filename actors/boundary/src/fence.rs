@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_kernel::landlock;
 use holdfast_policy::{Account, Compatibility, OnLinkLoss, Policy};
+use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{Gid, Uid};
 
 use view::{Access, View};
@@ -27,6 +28,8 @@ pub struct Fence {
     pub as_root: bool,
     /// What each process may use.
     pub limits: Limits,
+    /// Limits of the policy that are above those here, which hold.
+    pub exceeding: Vec<Exceeding>,
     /// Ports that are listened on from the start.
     pub ports: Vec<u16>,
     /// Whether Landlock is in force.
@@ -48,6 +51,15 @@ pub struct Limits {
     pub memory: Option<u64>,
 }
 
+/// A limit of the policy that is above the hard limit here, which nobody but root of the host can raise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("process.limits.{key} is {wanted}, and the hard limit here is {most}")]
+pub struct Exceeding {
+    key: &'static str,
+    wanted: u64,
+    most: u64,
+}
+
 /// The host as the caller of `run` sees it.
 #[derive(Clone, Debug)]
 pub struct Host {
@@ -63,6 +75,8 @@ pub struct Host {
     pub gid: Gid,
     /// The caller's own limit of descriptors: soft and hard.
     pub descriptors: (u64, u64),
+    /// The hard limits of this process, which no policy can go beyond: of descriptors, processes and memory.
+    pub hard: [u64; 3],
     /// Landlock's version; 0 without it.
     pub landlock: i32,
     /// Where the runtime keeps files and sockets of its own: no view shows them.
@@ -106,6 +120,11 @@ pub enum Unplanned {
         "landlock.compatibility is hard_requirement and this kernel has no Landlock; boot with `lsm=landlock,…` or write best_effort"
     )]
     Landlock,
+    /// A limit that is not to be had.
+    #[error(
+        "{0}; raise that, write less, or write `landlock: {{compatibility: best_effort}}` to make do with it"
+    )]
+    Exceeding(Exceeding),
     /// Another user is demanded.
     #[error(
         "process.{key} is {wanted}, but only root can run a workload as somebody else; remove it or start as root"
@@ -150,9 +169,8 @@ pub struct Broken {
 impl Host {
     /// The host as the calling process sees it, with `root` as `/`, `directory` to start in and `workdir` to include.
     pub fn look(root: PathBuf, directory: PathBuf, workdir: PathBuf) -> Self {
-        let descriptors =
-            nix::sys::resource::getrlimit(nix::sys::resource::Resource::RLIMIT_NOFILE)
-                .unwrap_or((1024, 1024));
+        let descriptors = getrlimit(Resource::RLIMIT_NOFILE).unwrap_or((1024, 1024));
+        let hard = |resource| getrlimit(resource).map_or(u64::MAX, |(_, hard)| hard);
         Self {
             root,
             directory,
@@ -160,6 +178,11 @@ impl Host {
             uid: Uid::effective(),
             gid: Gid::effective(),
             descriptors,
+            hard: [
+                hard(Resource::RLIMIT_NOFILE),
+                hard(Resource::RLIMIT_NPROC),
+                hard(Resource::RLIMIT_DATA),
+            ],
             landlock: landlock::abi(),
             hidden: Vec::new(),
         }
@@ -229,6 +252,10 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if uid.is_root() && limits.nproc.is_some() {
         return Err(Unplanned::Processes);
     }
+    let exceeding = exceeding(policy, host);
+    if let Some(first) = exceeding.first().filter(|_| demanded) {
+        return Err(Unplanned::Exceeding(*first));
+    }
     Ok(Fence {
         view,
         user,
@@ -239,10 +266,29 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
             processes: limits.nproc,
             memory: limits.memory,
         },
+        exceeding,
         ports: policy.captured_ports().named.into_iter().collect(),
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
     })
+}
+
+/// The limits of `policy` that are above those of `host`.
+fn exceeding(policy: &Policy, host: &Host) -> Vec<Exceeding> {
+    let limits = &policy.process().limits;
+    let wanted = [
+        ("nofile", limits.nofile),
+        ("nproc", limits.nproc),
+        ("memory", limits.memory),
+    ];
+    let above = wanted
+        .into_iter()
+        .zip(host.hard)
+        .filter_map(|((key, wanted), most)| {
+            let wanted = wanted.filter(|wanted| *wanted > most)?;
+            Some(Exceeding { key, wanted, most })
+        });
+    above.collect()
 }
 
 fn plan_view(policy: &Policy, host: &Host) -> View {

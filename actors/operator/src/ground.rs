@@ -65,6 +65,7 @@ impl Ground<'_> {
                 | Unplanned::Root(_)
                 | Unplanned::Landlock
                 | Unplanned::Processes
+                | Unplanned::Exceeding(_)
                 | Unplanned::User { .. }
                 | Unplanned::NoGroup(_)
                 | Unplanned::UnknownUser { .. } => unplanned.to_string(),
@@ -79,6 +80,7 @@ impl Ground<'_> {
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
                 | Unplanned::Processes
+                | Unplanned::Exceeding(_)
                 | Unplanned::User { .. }
                 | Unplanned::NoGroup(_)
                 | Unplanned::UnknownUser { .. } => Kind::HostUnsupported,

@@ -98,16 +98,16 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     execute::close_all_but(&[0, 1, 2])
         .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     let first = sandbox.epoch == FIRST_EPOCH;
-    let (_boundary, approach) = if first {
+    let (_boundary, approach, exceeding) = if first {
         let forked = fork(&sandbox);
         if forked.is_err() {
             sandbox.clean();
         }
-        let (boundary, approach) = forked?;
-        (Some(boundary), approach)
+        let (boundary, approach, exceeding) = forked?;
+        (Some(boundary), approach, exceeding)
     } else {
         match link::connect(&sandbox.door()) {
-            Ok(approach) => (None, approach),
+            Ok(approach) => (None, approach, Vec::new()),
             Err(unreached) => {
                 sandbox.clean();
                 return Ok(gone(&sandbox, &unreached.to_string()));
@@ -115,7 +115,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         }
     };
     let process = Arc::clone(&approach.pidfd);
-    let code = hold(&sandbox, directory, approach, limit);
+    let code = hold(&sandbox, directory, approach, limit, &exceeding);
     if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
         // Nothing of it may be left; with the boundary everything inside ends.
         end(&process);
@@ -130,6 +130,7 @@ fn hold(
     directory: &Path,
     approach: Approach,
     limit: u64,
+    exceeding: &[boundary::fence::Exceeding],
 ) -> Result<u8, Failure> {
     let first = sandbox.epoch == FIRST_EPOCH;
     // Nobody reads our input or writes to our output.
@@ -139,6 +140,9 @@ fn hold(
     let journal = Rotating::open(&sandbox.log(log::KEEPER), MOST_LOGGED)
         .map_err(internal("open keeper.log"))?;
     Journal::start_in(Level::Info, journal);
+    for exceeding in exceeding {
+        tracing::warn!("{exceeding}: that holds");
+    }
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let audit = Audit::rotating(&sandbox.log(log::AUDIT), MOST_LOGGED)
         .map_err(|error| Failure::caused(Kind::Internal, "keep the audit trail", &error))?;
@@ -161,7 +165,18 @@ fn hold(
 }
 
 /// Plans the fence and forks the boundary.
-fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
+///
+/// Answers, too, what the policy wants and this host does not give.
+fn fork(
+    sandbox: &Sandbox,
+) -> Result<
+    (
+        boundary::Boundary,
+        Approach,
+        Vec<boundary::fence::Exceeding>,
+    ),
+    Failure,
+> {
     let rootfs = sandbox.rootfs.as_deref();
     let fence = Ground {
         policy: &sandbox.policy,
@@ -191,7 +206,8 @@ fn fork(sandbox: &Sandbox) -> Result<(boundary::Boundary, Approach), Failure> {
         older: older_log(&older(&path)).map_err(internal("open boundary.log.1"))?,
         grace: boundary::GRACE,
     };
-    ground::approach(boundary::start_lasting(&fence, lasting))
+    let (boundary, approach) = ground::approach(boundary::start_lasting(&fence, lasting))?;
+    Ok((boundary, approach, fence.exceeding))
 }
 
 /// The boundary replaces it as a whole.

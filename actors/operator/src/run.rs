@@ -51,6 +51,9 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
             );
         }
     }
+    for exceeding in &fence.exceeding {
+        tracing::warn!("{exceeding}: that holds");
+    }
     let internal = |what: &str, error: io::Error| Failure::caused(Kind::Internal, what, &error);
     request
         .audit
