@@ -284,6 +284,34 @@ fn too_few_descriptors_are_told_with_their_limit() {
     }
 }
 
+/// EX-23: a listener for each port is the runtime's affair: the hard limit bounds it, the workload keeps its soft one.
+#[test]
+fn a_policy_with_more_ports_than_the_soft_limit_starts_and_ends_without_a_word() {
+    let ports: Vec<_> = (2000..3100)
+        .map(|port| format!("{{host: a.test, port: {port}}}"))
+        .collect();
+    let ports = ports.join(", ");
+    let policy = format!("version: 1\nnetwork_policies: {{many: {{endpoints: [{ports}]}}}}\n");
+    for area in everyone() {
+        let bounded = |limit: &str| {
+            Run::with_text(&area, &policy)
+                .under(["prlimit", &format!("--nofile={limit}")])
+                .shell("ulimit -Sn; ulimit -Hn")
+                .finish()
+        };
+        for _ in 0..3 {
+            let done = bounded("1024:20000");
+            assert_eq!(done.exited(0).text(), "1024\n20000\n", "{done}");
+            assert_eq!(done.stderr, "", "{done}");
+        }
+        let done = bounded("1024:1090");
+        told(&done, "ulimit -n");
+        for word in ["1100 ports", "descriptors: ", " of 1090 are free"] {
+            assert!(done.stderr.contains(word), "{word}: {done}");
+        }
+    }
+}
+
 fn told(done: &Finished, limit: &str) {
     done.exited(125);
     assert_eq!(done.text(), "", "{done}");

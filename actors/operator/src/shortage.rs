@@ -117,7 +117,7 @@ impl Shortage {
 fn files() -> String {
     let limit = soft(Resource::RLIMIT_NOFILE);
     let limit = limit.map_or_else(String::new, |limit| {
-        format!("this process may have {limit} open files (`ulimit -n`), and all are in use; ")
+        format!("this process may have {limit} open files (`ulimit -n`); ")
     });
     format!(
         "{limit}raise the limit to {ENOUGH_FILES} or more, and one more for each port that the policy names"
