@@ -363,3 +363,36 @@ fn no_escape_reaches_a_pipe() {
         }
     }
 }
+
+/// CL-10: what a terminal obeys stands in no line of ours, whoever's word it was; ordinary letters stand as they are.
+#[test]
+fn control_characters_of_others_are_written_out_in_every_message() {
+    for area in everyone() {
+        let hostile = "nö\x1b[31m\n\u{202e}such";
+        let file = area.file(&area.fresh("x.yaml"), "version: 1\n\"k\\u202ey\": 1\n");
+        let runs = [
+            Run::plain(&area, ["run"]).command([hostile]),
+            Run::plain(&area, ["run", "--cwd", hostile]).command(["true"]),
+            Run::plain(&area, ["run", "--policy", hostile]).command(["true"]),
+            Run::plain(&area, ["run", "--audit"])
+                .option(format!("/nowhere/{hostile}"))
+                .command(["true"]),
+            Run::plain(&area, [&format!("--{hostile}")]),
+            Run::plain(&area, ["policy", "check"]).option(file.clone()),
+            Run::plain(&area, ["run", "--policy"])
+                .option(file)
+                .command(["true"]),
+        ];
+        for run in runs {
+            let done = run.finish();
+            assert_ne!(done.code(), Some(0), "{done}");
+            let obeyed = |c: char| c == '\x1b' || c == '\u{202e}';
+            assert!(!done.stderr.contains(obeyed), "{:?}", done.stderr);
+            assert!(done.stderr.contains("\\u{202e}"), "{:?}", done.stderr);
+            // The parser of the command line leaves out what colours.
+            if done.stderr.contains("such") && !done.stderr.starts_with("error:") {
+                assert!(done.stderr.contains("nö\\u{1b}"), "{:?}", done.stderr);
+            }
+        }
+    }
+}

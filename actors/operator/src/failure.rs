@@ -12,6 +12,7 @@ use holdfast_wire::v1;
 use holdfast_wire::words::unnumbered;
 use serde_json::{Value, json};
 
+use crate::output::harmless;
 use crate::shortage;
 
 /// A command that ended without its result.
@@ -206,19 +207,23 @@ impl Failure {
 
     fn text(&self, quiet: bool) -> String {
         // The parser of the command line words its own.
-        let prefix = if self.kind == Kind::Usage && self.message.starts_with("error:") {
-            ""
+        let is_parsers = self.kind == Kind::Usage && self.message.starts_with("error:");
+        let prefix = if is_parsers { "" } else { "holdfast: " };
+        let message = self.message.trim_end();
+        // Only the parser's has line ends of its own.
+        let message: Vec<_> = if is_parsers {
+            message.split('\n').map(harmless).collect()
         } else {
-            "holdfast: "
+            vec![harmless(message)]
         };
         let mut text = String::new();
         for line in &self.lines {
-            let _infallible = writeln!(text, "{line}");
+            let _infallible = writeln!(text, "{}", harmless(line));
         }
-        let _infallible = writeln!(text, "{prefix}{}", self.message.trim_end());
+        let _infallible = writeln!(text, "{prefix}{}", message.join("\n"));
         let advice = self.hint.clone().or_else(|| self.again());
         if let Some(hint) = advice.filter(|_| !quiet) {
-            let _infallible = writeln!(text, "  hint: {hint}");
+            let _infallible = writeln!(text, "  hint: {}", harmless(&hint));
         }
         text
     }

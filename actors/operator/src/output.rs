@@ -21,6 +21,21 @@ pub(crate) enum Format {
     Json,
 }
 
+/// Words of others in a line of ours, as a terminal shows them and does not obey: what moves the cursor, colours, or turns the direction of
+/// writing is written out.
+pub(crate) fn harmless(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let turns = matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if turns || character.is_control() && character != '\t' {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
 /// Prints a result for people.
 pub(crate) fn text(result: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
@@ -63,4 +78,19 @@ pub(crate) fn document(result: &impl Serialize) -> Result<(), Failure> {
     let line = serde_json::to_string(result)
         .map_err(|error| Failure::caused(Kind::Internal, "write the result as JSON", &error))?;
     text(&format!("{line}\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_would_obey_is_written_out_and_the_rest_is_as_it_was() {
+        assert_eq!(
+            harmless("n\u{1b}[31m\n\u{9b}2J\u{202e}x"),
+            "n\\u{1b}[31m\\n\\u{9b}2J\\u{202e}x"
+        );
+        let ordinary = "é ß 日本 \u{1f600} ‘x’ – \t…";
+        assert_eq!(harmless(ordinary), ordinary);
+    }
 }

@@ -72,7 +72,11 @@ pub(crate) fn set(
         for warning in [&state.warning, &state.error] {
             if !warning.is_empty() && !quiet {
                 // When stderr is gone, the status says the same.
-                let _unheard = writeln!(io::stderr(), "holdfast: warning: {warning}");
+                let _unheard = writeln!(
+                    io::stderr(),
+                    "holdfast: warning: {}",
+                    output::harmless(warning)
+                );
             }
         }
         Ok(ExitCode::SUCCESS)

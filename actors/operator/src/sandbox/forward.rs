@@ -157,7 +157,7 @@ fn unbound(port: u16, error: &io::Error) -> Failure {
 
 fn tell(quiet: bool, what: &str) {
     if !quiet {
-        let _unheard = writeln!(io::stderr(), "holdfast: {what}");
+        let _unheard = writeln!(io::stderr(), "holdfast: {}", output::harmless(what));
     }
 }
 
