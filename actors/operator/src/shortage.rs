@@ -29,7 +29,8 @@ pub(crate) fn told(why: &str) -> Option<String> {
         let text = text.split(" (os error").next().unwrap_or(&text);
         why.to_lowercase().contains(&text.to_lowercase())
     };
-    if said(libc::EMFILE) {
+    // What is on its way between processes counts against the limit as well.
+    if said(libc::EMFILE) || said(libc::ETOOMANYREFS) {
         Some(files())
     } else if said(libc::ENFILE) {
         Some(TABLE.to_owned())
@@ -166,10 +167,12 @@ mod tests {
 
         let by_errno = remedy(&error).expect("a shortage");
         assert!(by_errno.contains("`ulimit -n`"), "{by_errno}");
-        assert_eq!(
-            told("receive a socket: too many open files"),
-            Some(by_errno)
-        );
+        for text in [
+            "receive a socket: too many open files",
+            "hand over the listener: sendmsg: Too many references: cannot splice",
+        ] {
+            assert_eq!(told(text), Some(by_errno.clone()), "{text}");
+        }
         assert_eq!(told("make a pipe: Permission denied"), None);
         assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EAGAIN)), None);
     }

@@ -32,7 +32,8 @@ pub(crate) fn of_boundary(refused: v1::NotStarted) -> v1::NotStarted {
 fn of(process: &str, errno: i32, bound: Option<&Limits>) -> Option<v1::Shortage> {
     let used_up = |class, needed, limit| used_up(process, class, needed, limit);
     match errno {
-        libc::EMFILE => Some(v1::Shortage {
+        // What is on its way between processes counts against the limit as well.
+        libc::EMFILE | libc::ETOOMANYREFS => Some(v1::Shortage {
             free: descriptors::observe().map_or(0, |seen| seen.limit.saturating_sub(seen.used)),
             ..used_up(SESSION, FOR_A_SESSION, soft(Resource::RLIMIT_NOFILE))
         }),

@@ -13,7 +13,7 @@ impl Lack {
     /// What this errno says; `None` when it speaks of no want.
     pub(crate) fn of(errno: i32) -> Option<Self> {
         let (reason, remedy) = match errno {
-            libc::EMFILE | libc::ENFILE => (
+            libc::EMFILE | libc::ENFILE | libc::ETOOMANYREFS => (
                 DESCRIPTORS,
                 "let sessions end, or raise the limit of open files",
             ),

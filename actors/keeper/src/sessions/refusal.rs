@@ -452,6 +452,7 @@ mod tests {
                 (libc::EAGAIN, "ProcessPressure"),
                 (libc::ENOMEM, "MemoryPressure"),
                 (libc::ENFILE, "DescriptorPressure"),
+                (libc::ETOOMANYREFS, "DescriptorPressure"),
             ] {
                 let told = reason(step, errno);
                 assert_eq!(told, (Code::ResourceExhausted, expected.into()), "{step}");
