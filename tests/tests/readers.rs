@@ -57,6 +57,29 @@ fn a_reader_of_errors_that_goes_away_ends_that_stream_alone() {
     }
 }
 
+/// EX-26: a terminal of one's own is hung up when nobody reads what it shows, be that no terminal.
+#[test]
+fn a_terminal_of_ones_own_is_hung_up_when_its_reader_has_gone() {
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready(QA, "");
+        let mut child = begun(&host.exec(&format!("{QA} -t"), &["sh", "-c", "yes"]));
+        drop(child.stdout.take());
+
+        let code = child.wait().expect("it ends").code();
+        assert!(
+            [Some(128 + libc::SIGHUP), Some(BY_SIGPIPE)].contains(&code),
+            "{code:?}"
+        );
+        until("it has ended", LONG, || {
+            let listed = host.done(&format!("sessions {QA}")).text();
+            !listed
+                .lines()
+                .any(|row| row.contains("yes") && row.contains("running"))
+        });
+    }
+}
+
 /// EX-26: a client that is cut off has not said that nobody will read again, and one that came later is not the only one.
 #[test]
 fn a_client_that_is_cut_off_or_came_later_closes_nothing() {

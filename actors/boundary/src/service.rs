@@ -62,7 +62,9 @@ impl Boundary for Service {
             return Err(Status::invalid_argument("the request's id is too long"));
         }
         if asked.until_ms != 0 && uptime() > Duration::from_millis(asked.until_ms) {
-            return Err(Status::unavailable("the launch came too late; ask again"));
+            return Err(Status::deadline_exceeded(
+                "the launch came too late; ask again",
+            ));
         }
         if asked.deadline_ms != 0 && !asked.herded {
             // Its limit would not be kept: nobody could tell what belongs to it.

@@ -15,7 +15,7 @@ use holdfast_kernel::uptime::uptime;
 use holdfast_wire::v1;
 use holdfast_wire::v1::launch_reply::Outcome;
 use tokio::time::timeout;
-use tonic::{Response, Status};
+use tonic::{Code, Response, Status};
 
 use super::book::Known;
 use super::errand::MAIN;
@@ -72,6 +72,16 @@ impl Term {
     }
 }
 
+/// What a refused launch of this term is told as at `now`.
+fn refused(status: &Status, term: Term, now: Duration) -> Status {
+    // Asked behind its time, the boundary has started nothing.
+    if status.code() == Code::DeadlineExceeded && term.is_over(now) {
+        refusal::overdue("nothing was started")
+    } else {
+        refusal::link(status)
+    }
+}
+
 fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
@@ -102,7 +112,7 @@ impl Sessions {
         };
         answered
             .map(Response::into_inner)
-            .map_err(|status| refusal::link(&status))
+            .map_err(|status| refused(&status, term, uptime()))
     }
 
     /// Nobody waits for it any more. If it was started after all, it is killed, and listed as such.
@@ -181,6 +191,20 @@ mod tests {
         assert!(!term("exec", Some(1)).is_over(AT));
         assert!(term("exec", Some(1)).is_over(AT + Duration::from_millis(1)));
         assert!(!term("main", None).is_over(Duration::MAX));
+    }
+
+    /// Whoever set the limit is not told to ask again.
+    #[test]
+    fn a_launch_that_came_behind_its_own_limit_is_told_as_that() {
+        let late = Status::deadline_exceeded("the launch came too late; ask again");
+        let told = |limit, after| {
+            let after = AT + Duration::from_millis(after);
+            refused(&late, term("exec", limit), after).code()
+        };
+
+        assert_eq!(told(Some(700), 701), Code::DeadlineExceeded);
+        assert_eq!(told(Some(700), 699), Code::Unavailable);
+        assert_eq!(told(None, 10_001), Code::Unavailable);
     }
 
     /// When the order is given.

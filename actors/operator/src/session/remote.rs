@@ -57,7 +57,7 @@ pub(crate) struct Manner {
 }
 
 impl Manner {
-    /// What whoever reads the output says to the session by going away.
+    /// What whoever reads the output says to us by going away.
     fn farewell(self) -> i32 {
         if self.screen {
             libc::SIGHUP
@@ -66,12 +66,12 @@ impl Manner {
         }
     }
 
-    /// Whether that is passed on. What has a terminal of its own hears of ours being hung up, and of nothing else.
-    fn passes_farewell_on(self) -> bool {
+    /// By which signal the session hears of it, if it does. What has a terminal of its own is hung up.
+    fn passed_on(self) -> Option<i32> {
         match self.bond {
-            Bond::Own | Bond::Ours => true,
-            Bond::Lent => self.screen,
-            Bond::Guest => false,
+            Bond::Own | Bond::Ours => Some(self.farewell()),
+            Bond::Lent => Some(libc::SIGHUP),
+            Bond::Guest => None,
         }
     }
 

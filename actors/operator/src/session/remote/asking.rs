@@ -60,8 +60,10 @@ impl Asking {
             }
         };
         let signalled = async {
-            if stream != v1::Stream::Stderr && self.manner.passes_farewell_on() {
-                self.kill(self.manner.farewell()).await;
+            if stream != v1::Stream::Stderr
+                && let Some(signal) = self.manner.passed_on()
+            {
+                self.kill(signal).await;
             }
         };
         tokio::join!(closed, signalled);
