@@ -110,11 +110,7 @@ fn ports_on_demand_are_bounded_and_the_refusal_is_recorded() {
     let ports: Vec<_> = servers.iter().map(port).collect();
     let text: Vec<_> = ports.iter().map(u16::to_string).collect();
     for area in everyone() {
-        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_in_full(
-            "any",
-            "{host: origin.test, port: \"*\"}",
-            &[],
-        );
+        let policy = any_port();
         let done = Run::new(&area, &policy)
             .command([
                 "python3",
@@ -144,11 +140,7 @@ fn ports_on_demand_are_bounded_and_the_refusal_is_recorded() {
 fn a_connect_to_a_port_that_a_program_holds_leaves_one_record() {
     for area in everyone() {
         let server = tcp::echo(FOUR);
-        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_in_full(
-            "any",
-            "{host: origin.test, port: \"*\"}",
-            &[],
-        );
+        let policy = any_port();
         let done = Run::new(&area, &policy)
             .command([
                 "python3",
@@ -588,4 +580,12 @@ fn a_connect_that_a_signal_restarts_succeeds() {
             server.accepted()
         );
     }
+}
+
+/// Every port of one host.
+fn any_port() -> Policy {
+    let endpoint = "{host: origin.test, port: \"*\"}";
+    Policy::offline()
+        .host("origin.test", &[FOUR])
+        .rule_in_full("any", endpoint, &[])
 }

@@ -15,8 +15,14 @@ use nix::unistd::Uid;
 pub(crate) fn remedy(cause: &(dyn Error + 'static)) -> Option<String> {
     let mut causes = iter::successors(Some(cause), |&error| error.source());
     let errno = causes.find_map(|error| error.downcast_ref::<io::Error>()?.raw_os_error())?;
+    of_files(errno)
+}
+
+/// What helps where no more files can be opened or passed on; `None`: `errno` speaks of no such want.
+pub(crate) fn of_files(errno: i32) -> Option<String> {
     match errno {
-        libc::EMFILE => Some(files()),
+        // What is on its way between processes counts against the limit as well.
+        libc::EMFILE | libc::ETOOMANYREFS => Some(files()),
         libc::ENFILE => Some(TABLE.to_owned()),
         _ => None,
     }
@@ -29,11 +35,12 @@ pub(crate) fn told(why: &str) -> Option<String> {
         let text = text.split(" (os error").next().unwrap_or(&text);
         why.to_lowercase().contains(&text.to_lowercase())
     };
-    // What is on its way between processes counts against the limit as well.
-    if said(libc::EMFILE) || said(libc::ETOOMANYREFS) {
-        Some(files())
-    } else if said(libc::ENFILE) {
-        Some(TABLE.to_owned())
+    let of_files = [libc::EMFILE, libc::ETOOMANYREFS, libc::ENFILE]
+        .into_iter()
+        .find(|errno| said(*errno))
+        .and_then(of_files);
+    if of_files.is_some() {
+        of_files
     } else if said(libc::EAGAIN) {
         Some(Shortage::Processes.remedy())
     } else if said(libc::ENOMEM) {
@@ -163,10 +170,11 @@ mod tests {
 
     #[test]
     fn a_shortage_is_known_by_its_errno_and_by_its_text() {
-        let error = io::Error::from_raw_os_error(libc::EMFILE);
+        let of = |errno| remedy(&io::Error::from_raw_os_error(errno));
 
-        let by_errno = remedy(&error).expect("a shortage");
+        let by_errno = of(libc::EMFILE).expect("a shortage");
         assert!(by_errno.contains("`ulimit -n`"), "{by_errno}");
+        assert_eq!(of(libc::ETOOMANYREFS), Some(by_errno.clone()));
         for text in [
             "receive a socket: too many open files",
             "hand over the listener: sendmsg: Too many references: cannot splice",
@@ -174,7 +182,7 @@ mod tests {
             assert_eq!(told(text), Some(by_errno.clone()), "{text}");
         }
         assert_eq!(told("make a pipe: Permission denied"), None);
-        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::EAGAIN)), None);
+        assert_eq!(of(libc::EAGAIN), None);
     }
 
     #[test]

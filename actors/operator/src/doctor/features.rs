@@ -6,6 +6,7 @@ use nix::errno::Errno;
 use super::Check;
 use super::host::Host;
 use super::settings::remedy;
+use crate::shortage;
 
 /// One check for each feature.
 pub(super) fn checks(findings: &Findings, host: &Host) -> Vec<Check> {
@@ -130,11 +131,8 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
         return "get what is missing above it first".into();
     };
     // Says nothing of the feature: there was no room to try it.
-    if errno == Errno::EMFILE {
-        return "raise the limit of open files (`ulimit -n`) and try again".into();
-    }
-    if errno == Errno::ENFILE {
-        return "raise fs.file-max, or close files: all that the host allows are open".into();
+    if let Some(remedy) = shortage::of_files(errno as i32) {
+        return remedy;
     }
     match feature {
         Feature::UserNamespace => user_namespace(errno, host),
