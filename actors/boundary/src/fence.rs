@@ -338,10 +338,9 @@ impl Broken {
         let step = format!("{step} {}", object.as_ref().display())
             .trim_end()
             .to_owned();
-        let reason = std::io::Error::from_raw_os_error(source.errno());
         Self {
             step,
-            message: format!("{}: {reason}", source.call()),
+            message: source.told(),
         }
     }
 

@@ -67,7 +67,7 @@ pub(crate) enum Unheld {
     #[error(transparent)]
     Refused(#[from] Refusal),
     /// What it has to be given cannot be had now; nothing has changed.
-    #[error("open what a keeper is given: {0}")]
+    #[error("open what a keeper is given: {}", .0.told())]
     Exhausted(#[from] holdfast_kernel::Error),
 }
 

@@ -221,7 +221,6 @@ fn fork_launcher(fence: &Fence, clone3: bool) -> Result<(Child, Socket), Broken>
 
 /// Opens what keepers serve in this network namespace.
 fn open_stock(fence: &Fence) -> Result<Stock, Broken> {
-    room_for(fence.ports.len())?;
     let stock = Stock::open().map_err(|error| Broken::new("listen on port 53", "", &error))?;
     for &port in &fence.ports {
         stock
@@ -229,22 +228,6 @@ fn open_stock(fence: &Fence) -> Result<Stock, Broken> {
             .map_err(|error| Broken::new("listen on port", port.to_string(), &error))?;
     }
     Ok(stock)
-}
-
-/// Whether this process may open a listener for each of `ports` and serve them: asked before the first one is opened.
-fn room_for(ports: usize) -> Result<(), Broken> {
-    let step = format!("listen on {ports} ports");
-    let seen = descriptors::observe()
-        .map_err(|error| Broken::new("count the open descriptors", "", &error))?;
-    let (needed, free) = (ports as u64 + SERVING, seen.limit.saturating_sub(seen.used));
-    if ports == 0 || needed <= free {
-        return Ok(());
-    }
-    let limit = seen.limit;
-    Err(Broken::told(
-        step,
-        format!("too many open files: reserve {needed} descriptors: {free} of {limit} are free"),
-    ))
 }
 
 /// Waits until the launcher has built its half of the fence.
@@ -290,9 +273,6 @@ fn confine_self() -> Result<(), Error> {
     filter.install_refusals()?;
     descriptors::raise().map(drop)
 }
-
-/// What keeper and boundary need beside the listeners to serve one session.
-const SERVING: u64 = 16;
 
 const LET_GO: &str = "let go of the caller's input and output";
 

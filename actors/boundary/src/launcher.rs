@@ -165,9 +165,8 @@ fn serve(launcher: &Launcher<'_>) -> i32 {
         return 125;
     }
     if let Err(error) = proof::run(launcher) {
-        let errno = Errno::from_raw(error.errno()).desc();
         let proof = v1::Proof {
-            gaps: vec![format!("it cannot be tried: {error}: {errno}")],
+            gaps: vec![format!("it cannot be tried: {}", error.told())],
         };
         let _ = tell(&launcher.boundary, Told::Proof(proof), &[]);
         return 125;

@@ -33,6 +33,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use holdfast_kernel::Error;
+use holdfast_kernel::descriptors;
 use holdfast_kernel::fork::{Child, Ended, Forked, fork, leave, map_ids};
 use holdfast_kernel::handoff::door::Door;
 use holdfast_kernel::handoff::{self, Socket};
@@ -123,6 +124,7 @@ pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socke
 }
 
 fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
+    room_for(fence.ports.len())?;
     let broken = |step| move |error| Broken::new(step, "", &error);
     let (ours, theirs) = handoff::pair().map_err(broken("make the handoff socket"))?;
     let namespaces = CloneFlags::CLONE_NEWUSER
@@ -172,6 +174,28 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
     }
 }
 
+/// Whether a process with as many descriptors as this one may open what the boundary opens, a listener for each of `ports`
+/// included; its keeper opens about as many. Asked before anything is started: where it is refused on the way depends on
+/// who is quicker.
+fn room_for(ports: usize) -> Result<(), Broken> {
+    let seen = descriptors::observe()
+        .map_err(|error| Broken::new("count the open descriptors", "", &error))?;
+    let (needed, free) = (ports as u64 + SERVING, seen.free());
+    if needed <= free {
+        return Ok(());
+    }
+    let limit = seen.limit;
+    let sandbox = match ports {
+        0 => "a sandbox".to_owned(),
+        1 => "a sandbox that listens on a port".to_owned(),
+        ports => format!("a sandbox that listens on {ports} ports"),
+    };
+    Err(Broken::told(
+        format!("find room for {sandbox}"),
+        format!("too many open files: reserve {needed} descriptors: {free} of {limit} are free"),
+    ))
+}
+
 impl Boundary {
     /// Its process.
     pub fn pid(&self) -> u32 {
@@ -215,3 +239,6 @@ impl Life {
 
 /// How long a boundary lives without a keeper: after it nobody is expected to come back, and it fails closed.
 pub const GRACE: Duration = Duration::from_mins(1);
+
+/// So many have to be free, beside those for listeners, that keeper and boundary start and serve a session.
+const SERVING: u64 = 22;

@@ -38,8 +38,8 @@ impl Boundary for Service {
             .attach(&self.guest, asked.epoch, &asked.token)
             .map_err(|unheld| match unheld {
                 Unheld::Refused(refusal) => refused(refusal),
-                Unheld::Exhausted(error) => {
-                    Status::resource_exhausted(format!("open what a keeper is given: {error}"))
+                exhausted @ Unheld::Exhausted(_) => {
+                    Status::resource_exhausted(exhausted.to_string())
                 }
             })?;
         let (sessions, total) = self.hold.sessions.snapshot();
@@ -103,16 +103,16 @@ impl Boundary for Service {
             .sessions
             .signal(asked.session, asked.signal, asked.tree)
             .await
-            .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
+            .map_err(|error| unreached(&error))?;
         Ok(Response::new(v1::Nothing {}))
     }
 
     async fn resize(&self, request: Request<v1::ResizeRequest>) -> Answer<v1::Nothing> {
         let asked = request.into_inner();
         let size = sessions::size(asked.size.unwrap_or_default());
-        self.session(asked.session)?
-            .resize(size)
-            .map_err(|error| Status::failed_precondition(format!("set the size: {error}")))?;
+        self.session(asked.session)?.resize(size).map_err(|error| {
+            Status::failed_precondition(format!("set the size: {}", error.told()))
+        })?;
         Ok(Response::new(v1::Nothing {}))
     }
 
@@ -178,7 +178,7 @@ impl Boundary for Service {
             .sessions
             .clear()
             .await
-            .map_err(|error| Status::unavailable(format!("reach the launcher: {error}")))?;
+            .map_err(|error| unreached(&error))?;
         Ok(Response::new(v1::Nothing {}))
     }
 
@@ -268,6 +268,10 @@ fn refused(refusal: Refusal) -> Status {
         Refusal::Early => problem::plain(Code::Unavailable, text, "NotAttached"),
         Refusal::Unattached => problem::plain(Code::FailedPrecondition, text, "NotAttached"),
     }
+}
+
+fn unreached(error: &holdfast_kernel::Error) -> Status {
+    Status::unavailable(format!("reach the launcher: {}", error.told()))
 }
 
 /// Writes what comes until it ends; answers the input again if the client has gone without ending it.

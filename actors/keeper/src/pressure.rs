@@ -84,7 +84,7 @@ impl Arguments {
     fn count(&self, strain: &mut Strain) -> Result<(), Fault> {
         let at = self.vitals.now();
         let counted = descriptors::observe()?;
-        let free = counted.limit.saturating_sub(counted.used);
+        let free = counted.free();
         let next = strain.step(free);
         if next != *strain {
             let (limit, used) = (counted.limit, counted.used);

@@ -60,12 +60,12 @@ pub(crate) enum Shortage {
 
 impl Shortage {
     /// What a thread was refused for want of just now: the kernel calls both the same, but where only memory is short
-    /// there is room for the smallest of stacks.
+    /// there is room for the smallest of stacks. There may be room for a thread again, too, since another one has ended.
     pub(crate) fn of_threads() -> Self {
         let least = thread::Builder::new().stack_size(LEAST);
         match least.spawn(|| ()) {
-            Ok(_) => Self::Memory,
-            Err(_) => Self::Processes,
+            Ok(_) if is_bounded_in_memory() => Self::Memory,
+            Ok(_) | Err(_) => Self::Processes,
         }
     }
 
@@ -132,6 +132,11 @@ fn files() -> String {
     )
 }
 
+fn is_bounded_in_memory() -> bool {
+    let bounds = [Resource::RLIMIT_DATA, Resource::RLIMIT_AS];
+    bounds.into_iter().any(|bound| soft(bound).is_some())
+}
+
 fn soft(resource: Resource) -> Option<u64> {
     let (soft, _) = getrlimit(resource).ok()?;
     (soft != RLIM_INFINITY).then_some(soft)
@@ -185,8 +190,14 @@ mod tests {
         assert_eq!(of(libc::EAGAIN), None);
     }
 
+    /// Another thread may have ended between a refusal and the look for what it was for want of.
     #[test]
-    fn where_a_thread_can_be_had_it_is_memory_that_was_short() {
-        assert_eq!(Shortage::of_threads(), Shortage::Memory);
+    fn where_a_thread_can_be_had_only_a_bound_says_that_memory_was_short() {
+        let expected = if is_bounded_in_memory() {
+            Shortage::Memory
+        } else {
+            Shortage::Processes
+        };
+        assert_eq!(Shortage::of_threads(), expected);
     }
 }

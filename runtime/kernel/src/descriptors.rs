@@ -42,6 +42,13 @@ pub struct Sample {
     pub high_water: u64,
 }
 
+impl Sample {
+    /// How many more may be opened.
+    pub fn free(self) -> u64 {
+        self.limit.saturating_sub(self.used)
+    }
+}
+
 /// There is one table of descriptors, so there is one mark.
 static HIGHEST: AtomicU64 = AtomicU64::new(0);
 

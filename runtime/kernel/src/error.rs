@@ -40,6 +40,13 @@ impl Error {
     pub fn errno(&self) -> i32 {
         self.source.raw_os_error().unwrap_or(0)
     }
+
+    /// The call and what the kernel answered, in one line: for whoever passes it on as a text.
+    pub fn told(&self) -> String {
+        let answer = self.source.to_string();
+        let (answer, _) = answer.split_once(" (os error ").unwrap_or((&answer, ""));
+        format!("{}: {answer}", self.call)
+    }
 }
 
 impl From<Error> for io::Error {
@@ -72,5 +79,21 @@ pub(crate) fn answered(call: &'static str, answer: libc::c_long) -> Result<libc:
         Err(Error::last(call))
     } else {
         Ok(answer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_is_the_call_and_the_kernels_answer() {
+        let refused = Error::new("open /dev/null", libc::EMFILE);
+        assert_eq!(refused.told(), "open /dev/null: Too many open files");
+        assert_eq!(
+            refused.to_string(),
+            "open /dev/null",
+            "its source says the rest"
+        );
     }
 }

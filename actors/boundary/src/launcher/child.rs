@@ -15,7 +15,6 @@ use holdfast_kernel::fork::leave;
 use holdfast_kernel::{Called, Error, terminal};
 use holdfast_wire::v1;
 use holdfast_wire::v1::launch_request::What;
-use holdfast_wire::words::unnumbered;
 use nix::sys::resource::Resource;
 use nix::unistd::{chdir, setsid};
 use prost::Message;
@@ -89,13 +88,11 @@ pub(super) fn outcome(report: &OwnedFd) -> Option<v1::NotStarted> {
 
 /// A start that failed at `step`; which session it was is the launcher's to say.
 pub(crate) fn refusal(step: &str, error: &Error) -> v1::NotStarted {
-    let reason = std::io::Error::from_raw_os_error(error.errno());
-    let message = unnumbered(&format!("{error}: {reason}"));
     v1::NotStarted {
         session: 0,
         step: step.to_owned(),
         errno: error.errno(),
-        message,
+        message: error.told(),
         shortage: None,
     }
 }

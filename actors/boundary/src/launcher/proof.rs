@@ -57,7 +57,7 @@ fn attempt(launcher: &Launcher<'_>, report: &OwnedFd) -> Vec<String> {
         .and_then(|standard| child::confine(launcher, standard, report).map_err(|(_, error)| error))
     {
         Ok(()) => {}
-        Err(error) => return vec![format!("a session cannot be confined: {error}")],
+        Err(error) => return vec![format!("a session cannot be confined: {}", error.told())],
     }
     let attempts: [(&str, bool); 8] = [
         (

@@ -34,7 +34,7 @@ fn of(process: &str, errno: i32, bound: Option<&Limits>) -> Option<v1::Shortage>
     match errno {
         // What is on its way between processes counts against the limit as well.
         libc::EMFILE | libc::ETOOMANYREFS => Some(v1::Shortage {
-            free: descriptors::observe().map_or(0, |seen| seen.limit.saturating_sub(seen.used)),
+            free: descriptors::observe().map_or(0, descriptors::Sample::free),
             ..used_up(SESSION, FOR_A_SESSION, soft(Resource::RLIMIT_NOFILE))
         }),
         libc::ENFILE => Some(used_up(SESSION, FOR_A_SESSION, None)),

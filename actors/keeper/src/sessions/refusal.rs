@@ -109,7 +109,7 @@ pub(crate) fn starved(what: &str, fault: &Fault) -> Status {
     let seen = descriptors::observe().ok();
     let short = v1::Shortage {
         limit: seen.map(|seen| seen.limit),
-        free: seen.map_or(0, |seen| seen.limit.saturating_sub(seen.used)),
+        free: seen.map_or(0, descriptors::Sample::free),
         ..short(Class::Session.as_str(), FOR_A_SESSION)
     };
     problem::exhausted(format!("{what}: {fault}"), DESCRIPTORS, &short, RETRY_MS)

@@ -31,6 +31,7 @@ use crate::session::printer::{Capture, Sink};
 use crate::session::remote::{Manner, Part};
 use crate::session::signals;
 use crate::session::{Bond, Exit, Session};
+use crate::threads;
 
 mod packing;
 mod unpacking;
@@ -331,7 +332,7 @@ fn on_thread<T: Send + 'static>(
     let thread = thread::Builder::new().name("tar".into());
     thread
         .spawn(move || drop(end.send(work())))
-        .map_err(|error| Failure::caused(Kind::Internal, "start a thread", &error))?;
+        .map_err(|error| threads::refused("start a thread that packs", &error))?;
     Ok(ended)
 }
 

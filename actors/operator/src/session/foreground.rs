@@ -23,6 +23,7 @@ use super::signals::{Answer, Heard, Patience, Signals};
 use super::terminal::{self, Raw};
 use super::{Axe, Bond, Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
+use crate::threads;
 use holdfast_keeper::sessions::Control;
 
 /// Our three ends.
@@ -142,11 +143,11 @@ impl Kill {
 
 impl Running {
     fn begin(session: Session, ends: Ends, raw: Option<Raw>) -> Result<Self, Failure> {
-        let internal = |error: io::Error| Failure::caused(Kind::Internal, "start a thread", &error);
         let output = Printer::new("stdout", ends.output, session.stdout);
         let errors = Printer::new("stderr", ends.errors, session.stderr);
         if let Some(stdin) = session.stdin {
-            input::pump(ends.input, stdin, session.bond.outlasts()).map_err(internal)?;
+            input::pump(ends.input, stdin, session.bond.outlasts())
+                .map_err(|error| threads::refused("start a thread that reads stdin", &error))?;
         }
         Ok(Self {
             control: session.control,
@@ -340,7 +341,13 @@ pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
 }
 
 fn unwritten(name: &str, error: &io::Error) -> Failure {
-    Failure::caused(Kind::OutputFailed, format!("write to {name}"), error)
+    match error.raw_os_error() {
+        // Where it would block a write waits: it is the thread for it that was refused.
+        Some(libc::EAGAIN) => {
+            threads::refused(&format!("start a thread that writes {name}"), error)
+        }
+        Some(_) | None => Failure::caused(Kind::OutputFailed, format!("write to {name}"), error),
+    }
 }
 
 /// How long a killed session may take to say that it has ended.

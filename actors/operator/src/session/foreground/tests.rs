@@ -279,3 +279,15 @@ fn a_start_that_fails_is_told_as_it_is() {
 
     assert_eq!(outcome.expect_err("fails").kind(), Kind::ProgramNotFound);
 }
+
+/// EX-23: a thread that is refused is a want of threads, and no fault of what it was to write to.
+#[test]
+fn a_refused_thread_is_told_from_output_that_cannot_be_written() {
+    let of = |errno| unwritten("stdout", &io::Error::from_raw_os_error(errno));
+
+    assert_eq!(of(libc::ENOSPC).kind(), Kind::OutputFailed);
+    let thread = of(libc::EAGAIN);
+    assert_eq!(thread.kind(), Kind::Internal);
+    assert!(thread.message().contains("thread"), "{}", thread.message());
+    assert!(thread.advice().is_some());
+}
