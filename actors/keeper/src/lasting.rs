@@ -27,7 +27,7 @@ use crate::arrivals::Unbuilt;
 use crate::board::Board;
 use crate::egress::desk::Desk;
 use crate::health::{self, Event};
-use crate::link::{Approach, Client, DIED, Standing, State};
+use crate::link::{Approach, Client, Parting, Standing, State};
 use crate::rulebook::{self, Read, Rulebook};
 use crate::service::door::Door;
 use crate::service::serve::{self, Server};
@@ -252,7 +252,7 @@ impl Lasting {
     async fn fallen(self, end: &End, last: impl FnOnce(&v1::Status)) -> Over {
         self.desk.close().await;
         let why = match &self.held.link.borrow().standing {
-            Standing::Over { why, .. } => Some(why.clone()),
+            Standing::Over { why, .. } => Some(why.to_string()),
             Standing::Linked { .. } | Standing::Lost { .. } => None,
         };
         let Some(why) = why else {
@@ -328,8 +328,10 @@ fn observer(
         tracing::debug!(?change, "supervision");
         vitals.note(Event::Changed(change.clone()));
         match &link.borrow().standing {
-            Standing::Over { why, .. } if why == DIED => sessions.lose(),
-            Standing::Over { .. } => sessions.yield_up(),
+            Standing::Over { why, .. } => match why {
+                Parting::Died => sessions.lose(),
+                Parting::Left(_) => sessions.yield_up(),
+            },
             Standing::Linked { .. } | Standing::Lost { .. } => {}
         }
     }

@@ -15,6 +15,7 @@
 
 mod approach;
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as StdStream;
@@ -206,9 +207,27 @@ pub enum Standing {
     Over {
         /// Since when.
         since: Moment,
-        /// Its process has ended, or another keeper has it.
-        why: String,
+        /// Why.
+        why: Parting,
     },
+}
+
+/// Why a boundary will never answer again.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parting {
+    /// Its process has ended, and everything inside with it.
+    Died,
+    /// It may live, but not for this keeper: another one has it, or it does not answer. What was seen.
+    Left(String),
+}
+
+impl fmt::Display for Parting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Died => DIED,
+            Self::Left(seen) => seen,
+        })
+    }
 }
 
 impl State {
@@ -250,11 +269,8 @@ impl State {
     }
 
     /// None will come.
-    fn over(&mut self, why: &str, now: Moment) {
-        self.standing = Standing::Over {
-            since: now,
-            why: why.to_owned(),
-        };
+    fn over(&mut self, why: Parting, now: Moment) {
+        self.standing = Standing::Over { since: now, why };
     }
 }
 
@@ -291,12 +307,13 @@ impl Actor for Link {
             let pid = arguments.pid;
             let why = tokio::select! {
                 biased;
-                ended = process.readable() => ended.map(|_| DIED.to_owned())?,
-                () = closed.cancelled() => part(pid, &process).await.to_owned(),
-                why = beat(arguments, &clock) => why?,
+                ended = process.readable() => ended.map(|_| Parting::Died)?,
+                () = closed.cancelled() => part(pid, &process).await,
+                seen = beat(arguments, &clock) => Parting::Left(seen?),
             };
-            state.send_modify(|state| state.over(&why, clock.now()));
-            Err(Fault::last(why))
+            let fault = Fault::last(why.to_string());
+            state.send_modify(|state| state.over(why, clock.now()));
+            Err(fault)
         });
         Ok(())
     }
@@ -308,12 +325,12 @@ impl Actor for Link {
 
 /// Why the boundary has closed its end. One that dies is on its way out before it closes anything, and takes its time to
 /// end when there was much inside.
-async fn part(pid: u32, process: &Ready<Arc<OwnedFd>>) -> &'static str {
+async fn part(pid: u32, process: &Ready<Arc<OwnedFd>>) -> Parting {
     if let Ok(false) = is_exiting(pid) {
-        return LET_GO;
+        return Parting::Left(LET_GO.to_owned());
     }
     let _it_is_killed = tokio::time::timeout(DYING, process.readable()).await;
-    DIED
+    Parting::Died
 }
 
 /// Asks for signs of life until there can be none any more; answers why not.

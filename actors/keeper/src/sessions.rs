@@ -193,7 +193,7 @@ impl Drop for Teller {
     fn drop(&mut self) {
         let (exit, standing) = (self.exit.take(), self.link.borrow().standing.clone());
         if let (Some(exit), Standing::Over { why, .. }) = (exit, standing) {
-            let _ = exit.send(Exit::Unknown(why));
+            let _ = exit.send(Exit::Unknown(why.to_string()));
         }
     }
 }
@@ -408,6 +408,7 @@ const DEPTH: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::link::Parting;
     use holdfast_actor::Clock;
 
     fn told(status: &tonic::Status) -> String {
@@ -431,18 +432,14 @@ mod tests {
     fn a_session_that_falls_with_the_link_tells_that_the_link_is_lost() {
         let now = Clock::tokio().now();
         let (state, link) = watch::channel(State::fresh(1, String::new(), 0, now));
-        let mut exits = [DIED, "the boundary does not answer"].map(|why| {
+        let silent = Parting::Left("the boundary does not answer".to_owned());
+        let mut exits = [Parting::Died, silent].map(|why| {
             let (tell, exit) = oneshot::channel();
             let teller = Teller {
                 exit: Some(tell),
                 link: link.clone(),
             };
-            state.send_modify(|state| {
-                state.standing = Standing::Over {
-                    since: now,
-                    why: why.to_owned(),
-                }
-            });
+            state.send_modify(|state| state.standing = Standing::Over { since: now, why });
             drop(teller);
             exit
         });

@@ -22,7 +22,7 @@ use tokio::sync::{Notify, watch};
 use crate::board::Board;
 use crate::egress::desk::Desk;
 use crate::health::{Condition, Event, Health, Phase, Report, Unlinked, Walked};
-use crate::link::{self, DIED, Standing};
+use crate::link::{self, Parting, Standing};
 
 /// The sandbox's health, and where it is shown. Cheap to clone; all clones are one.
 #[derive(Clone)]
@@ -184,8 +184,13 @@ impl Vitals {
                     let what = format!("the boundary is not heard: {why}; it is tried again");
                     Event::Unlinked(Unlinked::Lost, what)
                 }
-                Standing::Over { why, .. } if why == DIED => Event::Unlinked(Unlinked::Gone, why),
-                Standing::Over { why, .. } => Event::Unlinked(Unlinked::Lost, why),
+                Standing::Over { why, .. } => {
+                    let unlinked = match why {
+                        Parting::Died => Unlinked::Gone,
+                        Parting::Left(_) => Unlinked::Lost,
+                    };
+                    Event::Unlinked(unlinked, why.to_string())
+                }
             });
             self.0.board.revise(|status| {
                 status.link = Some(v1::LinkState {
