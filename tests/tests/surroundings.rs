@@ -248,14 +248,18 @@ fn too_few_processes_or_threads_are_told_and_nothing_hangs() {
 
 /// EX-23: memory is told from threads, although the kernel calls both the same.
 #[test]
-fn too_little_memory_for_threads_is_told_and_nothing_hangs() {
+fn too_little_memory_is_told_and_nothing_hangs() {
     for area in everyone() {
-        let done = Run::plain(&area, ["run", "--timeout", "10s"])
-            .under(["bash", "-c", "ulimit -d 4000; exec \"$@\"", "bash"])
-            .limit(Duration::from_secs(20))
-            .command(["echo", "hi"])
-            .finish();
-        told(&done, "ulimit -d");
+        for (limit, most) in [("-d", "5000"), ("-d", "8000"), ("-v", "60000")] {
+            let line = format!("ulimit {limit} {most}; exec \"$@\"");
+            let done = Run::plain(&area, ["run", "--timeout", "10s"])
+                .under(["bash", "-c", &line, "bash"])
+                .limit(Duration::from_secs(20))
+                .command(["echo", "hi"])
+                .finish();
+            told(&done, &format!("ulimit {limit}"));
+            assert!(done.stderr.contains(most), "{done}");
+        }
     }
 }
 

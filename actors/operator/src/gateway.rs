@@ -100,6 +100,7 @@ pub(crate) fn gateway(
     } else {
         arguments.log_level
     };
+    threads::affordable()?;
     // It stays, and what its first caller had open must not stay with it.
     execute::close_all_but(&[0, 1, 2]).map_err(|error| {
         Failure::caused(Kind::Internal, "let go of inherited descriptors", &error)

@@ -90,6 +90,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     let limit = descriptors::raise()
         .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?
         .limit;
+    threads::affordable()?;
     let sandbox = Sandbox::read(directory)?;
     Identity::of(std::process::id())
         .and_then(|own| own.write(&sandbox.place.join(KEEPER_PID)))

@@ -34,6 +34,7 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     };
     let level = arguments.log_level.unwrap_or(usual);
     let format = arguments.log_format;
+    threads::affordable()?;
     let request = Request::assemble(arguments, config)?;
     let fence = sandbox::plan(&request)?;
     // The workload has the caller's limit, which the plan holds; what serves it may need more.

@@ -132,6 +132,13 @@ fn files() -> String {
     )
 }
 
+/// Whether the limits of memory leave this process less than its runtime takes. An allocation that is refused on the way would end it without
+/// a word.
+pub(crate) fn is_starved_of_memory() -> bool {
+    let below = |resource, least| soft(resource).is_some_and(|limit| limit < least);
+    below(Resource::RLIMIT_DATA, LEAST_DATA) || below(Resource::RLIMIT_AS, LEAST_SPACE)
+}
+
 fn is_bounded_in_memory() -> bool {
     let bounds = [Resource::RLIMIT_DATA, Resource::RLIMIT_AS];
     bounds.into_iter().any(|bound| soft(bound).is_some())
@@ -165,6 +172,12 @@ const ENOUGH_FILES: u64 = 64;
 
 /// With so much memory of its own the runtime serves a sandbox.
 const ENOUGH_KIB: u64 = 65_536;
+
+/// What threads, stacks and heap of a process of ours take at least, in bytes.
+const LEAST_DATA: u64 = 16 << 20;
+
+/// The same with the program itself and what it maps.
+const LEAST_SPACE: u64 = 64 << 20;
 
 /// The C library makes the least stack that it allows of less.
 const LEAST: usize = 16 << 10;

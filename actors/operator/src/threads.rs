@@ -12,7 +12,15 @@ use parking_lot::{Mutex, RwLock};
 use tokio::runtime::{Builder, Runtime};
 
 use crate::failure::{Failure, Kind};
-use crate::shortage::Shortage;
+use crate::shortage::{self, Shortage};
+
+/// Refuses to begin where the limits of memory are below what a runtime takes.
+pub(crate) fn affordable() -> Result<(), Failure> {
+    if shortage::is_starved_of_memory() {
+        return Err(without("start", Shortage::Memory));
+    }
+    Ok(())
+}
 
 /// A runtime of `workers` threads, with room for `more` small ones beside it.
 ///
