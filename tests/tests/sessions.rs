@@ -4,6 +4,7 @@ use holdfast_tests::{Policy, Run, Running, everyone, skip};
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::io::{Seek as _, SeekFrom};
+use std::os::unix::fs::symlink;
 use std::time::Duration;
 
 #[test]
@@ -371,6 +372,17 @@ fn the_working_directory_is_the_callers_or_the_one_that_was_given() {
             .option("--cwd")
             .option("/usr");
         assert_eq!(usr.command(["pwd"]).finish().text(), "/usr\n");
+        // A link that no view shows leads nowhere inside, wherever it leads outside.
+        let link = area.root().join("link");
+        symlink(area.work(), &link).expect("a link");
+        let run = Run::new(&area, &Policy::offline())
+            .option("--cwd")
+            .option(&link);
+        let done = run.command(["pwd"]).finish();
+        done.exited(125);
+        for path in [link, area.work()] {
+            assert!(done.stderr.contains(path.to_str().expect("text")), "{done}");
+        }
         for outside in ["/root", "/no/such/directory"] {
             let run = Run::new(&area, &Policy::offline().without_workdir())
                 .option("--cwd")

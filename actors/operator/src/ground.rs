@@ -113,6 +113,12 @@ impl Ground<'_> {
             }
             Ok(_) | Err(_) => {}
         }
+        if let Some(real) = self.leads(below) {
+            let real = real.display();
+            return format!(
+                "the working directory {directory} is behind a link that the sandbox's view does not show; choose {real} with --cwd, and list it in filesystem_policy"
+            );
+        }
         let files = self.policy.filesystem();
         let is_included = files.is_none_or(|files| files.include_workdir);
         // What it would include is the caller's directory, whatever `--cwd` says.
@@ -124,6 +130,14 @@ impl Ground<'_> {
         format!(
             "the working directory {directory} is not in the sandbox's view; list it in filesystem_policy{included}, or choose another with --cwd"
         )
+    }
+
+    /// Where in the root the path `below` it leads, if that is somewhere else.
+    fn leads(&self, below: &Path) -> Option<PathBuf> {
+        let root = fs::canonicalize(self.root).ok()?;
+        let real = fs::canonicalize(root.join(below)).ok()?;
+        let real = real.strip_prefix(&root).ok()?;
+        (real != below).then(|| Path::new("/").join(real))
     }
 }
 

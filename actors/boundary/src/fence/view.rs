@@ -172,14 +172,19 @@ impl View {
             .map(|(path, access)| (path.as_path(), *access))
     }
 
-    /// Whether the sandbox can make `path` its working directory.
+    /// Whether the sandbox can make `path` its working directory: it has the place, and every link on the way to it.
     pub fn reaches(&self, path: &Path) -> bool {
-        path == Path::new("/")
-            || self.resolve(path).is_some_and(|real| {
-                let shown = self.covering(&real).is_some() || self.is_above_entry(&real);
-                let hidden = self.hidden.iter().any(|hidden| real.starts_with(hidden));
-                is_own(&real) || (shown && !hidden)
-            })
+        let has = |real: &Path| {
+            let hidden = self.hidden.iter().any(|hidden| real.starts_with(hidden));
+            is_own(real) || (self.covering(real).is_some() && !hidden)
+        };
+        let mut met = Vec::new();
+        let real = self.follow(path, &mut met);
+        self.resolve(path).is_some()
+            && (real == Path::new("/") || has(&real) || self.is_above_entry(&real))
+            && met
+                .iter()
+                .all(|link| self.links.contains_key(link) || has(link))
     }
 
     /// What needs a mount, in order: the entries that nothing above shows in the same way, and what pins them.

@@ -103,6 +103,11 @@ fn unstarted(name: &str, why: &NotStarted) -> Failure {
             Some("it must be executable for this user, and its path in the view"),
         ),
         ("find" | "execute", _) => (Kind::ProgramNotExecutable, None),
+        // Its message names the directory, and it is none of the program's.
+        (DIRECTORY, _) => {
+            let failure = Failure::new(Kind::Internal, format!("{step}: {message}"));
+            return failure.hint("choose another with --cwd");
+        }
         _ => (Kind::Internal, None),
     };
     let failure = Failure::new(kind, format!("{step} {name}: {message}"));
@@ -111,6 +116,9 @@ fn unstarted(name: &str, why: &NotStarted) -> Failure {
         None => failure,
     }
 }
+
+/// The step before the program is looked for.
+const DIRECTORY: &str = "enter its directory";
 
 #[cfg(test)]
 mod tests {

@@ -83,11 +83,17 @@ fn a_working_directory_is_reachable_only_in_the_view() {
     view.show(Path::new("/data/a"), Access::Write);
 
     assert!(view.reaches(Path::new("/data/a")));
-    assert!(view.reaches(Path::new("/usr/link")));
     assert!(view.reaches(Path::new("/")));
     assert!(view.reaches(Path::new("/data")), "its skeleton is there");
     assert!(!view.reaches(Path::new("/etc")));
     assert!(!view.reaches(Path::new("/nowhere")));
+    assert!(
+        !view.reaches(Path::new("/usr/link")),
+        "the link itself is not shown"
+    );
+    view.show(Path::new("/usr"), Access::Read);
+    assert!(view.reaches(Path::new("/usr/link")));
+    assert!(view.reaches(Path::new("/bin")), "the root's links are kept");
 }
 
 #[test]
