@@ -356,8 +356,8 @@ const GRACE: Duration = Duration::from_secs(5);
 /// How long a session that is asked to die may take before all that it stands on is killed.
 const ASKED: Duration = Duration::from_millis(500);
 
-/// How long a session whose terminal was hung up may take to end of it.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// How long a session whose terminal was hung up may take to hear and to end of it.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How long a request may wait for room.
 const PATIENCE: Duration = Duration::from_secs(1);

@@ -1,12 +1,14 @@
 //! Asks a session for what is not input: sizes, signals, and that it be told of a reader who has gone.
 
+use std::time::Duration;
+
 use holdfast_keeper::sessions::Control;
 use holdfast_wire::v1;
 use holdfast_wire::v1::session_input::Kind as Said;
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::{Manner, PATIENCE, message};
+use super::{Manner, message};
 use crate::client::Client;
 
 /// Whoever asks one session.
@@ -76,7 +78,7 @@ impl Asking {
             stream: stream.into(),
         };
         // One that has ended has no streams any more; its exit is on the way.
-        let _asked = timeout(PATIENCE, self.client.clone().close(request)).await;
+        let _asked = timeout(TOLD, self.client.clone().close(request)).await;
     }
 
     async fn kill(&self, signal: i32) {
@@ -86,6 +88,9 @@ impl Asking {
             signal,
         };
         // One that has ended needs no signal; its exit is on the way.
-        let _asked = timeout(PATIENCE, self.client.clone().kill(request)).await;
+        let _asked = timeout(TOLD, self.client.clone().kill(request)).await;
     }
 }
+
+/// How long a gateway or keeper that is busy may take to pass on a signal. Whoever leaves meanwhile takes it back.
+const TOLD: Duration = Duration::from_secs(5);
