@@ -15,6 +15,7 @@
 //! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
+mod line;
 mod ports;
 mod waiting;
 
@@ -26,7 +27,7 @@ use std::time::Duration;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::look::{self, Thread};
 use holdfast_kernel::notify::{Call, Heard, Listener};
-use holdfast_kernel::ready::Ready;
+use holdfast_kernel::ready::{Later as _, Ready};
 use holdfast_kernel::{Error, Result};
 use holdfast_wire::v1::from_keeper::Kind as Heeded;
 use holdfast_wire::v1::{self, FromBroker, FromKeeper};
@@ -35,6 +36,7 @@ use prost::Message;
 use tokio::sync::watch;
 
 use self::caller::Subject;
+use self::line::Line;
 pub use self::ports::Ports;
 use self::ports::Unopened;
 pub use self::waiting::Waiting;
@@ -84,7 +86,7 @@ pub struct Counts {
 /// The broker at work.
 struct Broker {
     listener: Ready<Arc<Listener>>,
-    lane: Option<Ready<Arc<Socket>>>,
+    lane: Option<Line>,
     arguments: Arguments,
 }
 
@@ -120,7 +122,8 @@ pub async fn serve(arguments: Arguments) -> Result<()> {
                 Err(error) => return Err(error),
             },
             sent = broker.send() => match sent {
-                Ok(()) => broker.waiting().told(),
+                Ok(()) => broker.said()?,
+                Err(error) if error.is_later() => broker.wait_for_room()?,
                 Err(error) if is_gone(&error) => broker.lose(),
                 Err(error) => return Err(error),
             },
@@ -144,7 +147,7 @@ impl Broker {
     fn take(&mut self, lane: Option<Lane>) -> Result<()> {
         match lane {
             Some(Lane { number, socket }) => {
-                self.lane = Some(Ready::new(socket)?);
+                self.lane = Some(Line::new(socket)?);
                 self.waiting().speak(number);
             }
             None => self.lose(),
@@ -161,21 +164,34 @@ impl Broker {
     /// The next word of the keeper, if there is one.
     async fn heed(&self) -> Result<Option<FromKeeper>> {
         match &self.lane {
-            Some(lane) => lane.read(|lane| heed(lane)).await,
+            Some(lane) => lane.read(heed).await,
             None => std::future::pending().await,
         }
     }
 
-    /// Tells the keeper, if there is one, what comes first, as soon as it has room.
+    /// Tells the keeper, if there is one, what comes first, as soon as it has room; "not now" means that it has to be waited for.
     async fn send(&self) -> Result<()> {
         let first = self.waiting().first();
         match (&self.lane, first) {
             (Some(lane), told @ Some(_)) => {
                 let bytes = FromBroker { kind: told }.encode_to_vec();
-                lane.write(|lane| lane.try_send(&bytes, &[])).await
+                lane.send(&bytes).await
             }
             (_, None) | (None, _) => std::future::pending().await,
         }
+    }
+
+    /// The keeper has what came first.
+    fn said(&mut self) -> Result<()> {
+        self.waiting().told();
+        self.lane = self.lane.take().map(Line::roomy).transpose()?;
+        Ok(())
+    }
+
+    /// The keeper has no room for what comes first.
+    fn wait_for_room(&mut self) -> Result<()> {
+        self.lane = self.lane.take().map(Line::full).transpose()?;
+        Ok(())
     }
 
     /// Answers a call, or enters it until the keeper has.
