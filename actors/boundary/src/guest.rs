@@ -102,9 +102,7 @@ impl Guest {
             };
             let bytes = Handoff { kind: Some(kind) }.encode_to_vec();
             let descriptors: Vec<_> = descriptors.iter().map(|fd| fd.as_fd()).collect();
-            socket
-                .write(|socket| socket.try_send(&bytes, &descriptors))
-                .await?;
+            socket.send(&bytes, &descriptors).await?;
             self.queue.lock().pop_front();
         }
     }

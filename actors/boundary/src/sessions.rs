@@ -311,9 +311,7 @@ impl Sessions {
 
     async fn ask(&self, ask: Ask, descriptors: &[BorrowedFd<'_>]) -> Result<()> {
         let bytes = ToLauncher { kind: Some(ask) }.encode_to_vec();
-        self.launcher
-            .write(|socket| socket.try_send(&bytes, descriptors))
-            .await
+        self.launcher.send(&bytes, descriptors).await
     }
 
     /// Milliseconds since 1970.

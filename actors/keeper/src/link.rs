@@ -96,10 +96,7 @@ impl Dialler {
             kind: Some(Kind::Listener(v1::Listener { port: port.into() })),
         }
         .encode_to_vec();
-        self.socket
-            .write(|socket| socket.try_send(&missed, &[]))
-            .await?;
-        Ok(())
+        Ok(self.socket.send(&missed, &[]).await?)
     }
 
     /// Makes a connection, and another one in its place whenever it breaks. What was under way over it has failed then; what comes
@@ -129,11 +126,7 @@ impl Dialler {
             kind: Some(Kind::Dial(v1::Dial {})),
         }
         .encode_to_vec();
-        let sent = self
-            .socket
-            .write(|socket| socket.try_send(&dial, &[theirs.as_fd()]))
-            .await;
-        if let Err(error) = sent {
+        if let Err(error) = self.socket.send(&dial, &[theirs.as_fd()]).await {
             if matches!(error.errno(), libc::EPIPE | libc::ECONNRESET) {
                 // The other end is closed: this keeper is fenced, or the boundary's process is about to be seen to end.
                 self.closed();

@@ -9,6 +9,8 @@ pub mod door;
 use std::io::IoSlice;
 use std::mem::offset_of;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
+use std::time::Duration;
 
 use nix::sys::socket::{
     AddressFamily, ControlMessage, MsgFlags, SockFlag, SockType, getsockopt, sendmsg, socketpair,
@@ -16,6 +18,7 @@ use nix::sys::socket::{
 };
 
 use crate::descriptors::{both_noted, noted};
+use crate::ready::Ready;
 use crate::{Called, Error, Result};
 
 /// The most descriptors one packet carries.
@@ -68,6 +71,32 @@ pub fn pair() -> Result<(Socket, Socket)> {
     Ok((Socket(one), Socket(other)))
 }
 
+impl Ready<Arc<Socket>> {
+    /// The same as [`Socket::send`] in tokio.
+    ///
+    /// # Panics
+    ///
+    /// As [`Socket::send`].
+    pub async fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        let mut looks = LOOKS;
+        loop {
+            let sent = self.write(|socket| socket.try_send(bytes, descriptors));
+            match sent.await {
+                Err(error) if is_crowded(&error) && looks > 0 => {
+                    looks -= 1;
+                    tokio::time::sleep(LOOK_AGAIN).await;
+                }
+                sent => return sent,
+            }
+        }
+    }
+}
+
+/// Whether so many descriptors of this user are on their way that no more may be sent. They may be another program's, and arrive soon.
+fn is_crowded(error: &Error) -> bool {
+    error.errno() == libc::ETOOMANYREFS
+}
+
 /// Who created the other end of a connected Unix socket (`SO_PEERCRED`).
 pub fn peer(socket: &impl AsFd) -> Result<Credentials> {
     let found = getsockopt(socket, sockopt::PeerCredentials).called("getsockopt SO_PEERCRED")?;
@@ -85,9 +114,14 @@ impl Socket {
     ///
     /// An empty packet could not be told from the end, and no packet carries more than [`DESCRIPTORS`]: both are bugs.
     pub fn send(&self, bytes: &[u8], descriptors: &[BorrowedFd<'_>]) -> Result<()> {
+        let mut looks = LOOKS;
         loop {
             match self.send_once(bytes, descriptors, MsgFlags::empty()) {
                 Err(error) if error.errno() == libc::EINTR => {}
+                Err(error) if is_crowded(&error) && looks > 0 => {
+                    looks -= 1;
+                    std::thread::sleep(LOOK_AGAIN);
+                }
                 sent => return sent,
             }
         }
@@ -232,6 +266,10 @@ fn field<const N: usize>(header: &[u8; HEADER], offset: usize) -> [u8; N] {
     bytes.copy_from_slice(&header[offset..offset + N]);
     bytes
 }
+
+/// How soon descriptors that crowd the way are looked for again, and how often: a second in all.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+const LOOKS: u32 = 100;
 
 #[cfg(test)]
 mod tests;

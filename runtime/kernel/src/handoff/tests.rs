@@ -163,3 +163,30 @@ fn the_peer_of_a_pair_is_its_maker() -> Result<()> {
     assert_eq!(credentials.gid, nix::unistd::getegid().as_raw());
     Ok(())
 }
+
+/// What is on its way counts for all processes of a user: another program's handful is no reason to fail.
+#[test]
+fn descriptors_that_crowd_the_way_are_waited_for() {
+    apart(|| {
+        if nix::unistd::geteuid().is_root() {
+            // Root is not counted.
+            nix::unistd::setuid(nix::unistd::Uid::from_raw(54_399)).expect("another user");
+        }
+        setrlimit(Resource::RLIMIT_NOFILE, 24, 24).expect("a lower limit");
+        let (ours, theirs) = pair().expect("a pair");
+        let many = [ours.as_fd(); DESCRIPTORS];
+        ours.send(b"one", &many).expect("room");
+        ours.send(b"two", &many).expect("room");
+        let crowded = ours.try_send(b"three", &many).expect_err("no room");
+        assert_eq!(crowded.errno(), libc::ETOOMANYREFS);
+
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(LOOK_AGAIN * 3);
+                let _one = theirs.receive(&mut [0; 8]).expect("a packet");
+                let _two = theirs.receive(&mut [0; 8]).expect("a packet");
+            });
+            ours.send(b"three", &many).expect("room again");
+        });
+    });
+}
