@@ -2,10 +2,13 @@
 
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Area, Host, Policy, Run, everyone};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use std::fs;
 use std::io::Read as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::Duration;
 
 /// EX-26, EX-28: one that ignores SIGPIPE, as Python, Go and Node do, gets EPIPE as outside, and has its other stream still.
 #[test]
@@ -54,6 +57,29 @@ fn a_reader_of_errors_that_goes_away_ends_that_stream_alone() {
             assert_eq!(String::from_utf8_lossy(&done.stdout), format!("\n{rest}"));
             assert_eq!(done.status.code(), Some(code));
         }
+    }
+}
+
+/// EX-19: a reader who has stopped holds up nobody who was told to end.
+#[test]
+fn a_reader_who_reads_nothing_keeps_no_killed_program() {
+    for area in everyone() {
+        let line = "trap '' TERM; exec yes";
+        let timed = Run::new(&area, &Policy::offline())
+            .option("--timeout")
+            .option("1s")
+            .shell(line);
+        let mut child = begun(&timed);
+        assert_eq!(code_of(&mut child), Some(124));
+
+        let mut child = begun(&Run::new(&area, &Policy::offline()).shell(line));
+        let pid = Pid::from_raw(child.id().try_into().expect("a pid"));
+        for _ in 0..2 {
+            kill(pid, Signal::SIGTERM).expect("it is there");
+            // The same signal twice in a moment is one.
+            std::thread::sleep(Duration::from_millis(300));
+        }
+        assert_eq!(code_of(&mut child), Some(128 + libc::SIGKILL));
     }
 }
 
@@ -116,6 +142,14 @@ fn a_client_that_is_cut_off_or_came_later_closes_nothing() {
 fn over(area: &Area) -> bool {
     let over: &Path = &area.work().join("over");
     over.exists() && fs::remove_file(over).is_ok()
+}
+
+/// How it ends, while nobody reads what it says.
+fn code_of(child: &mut Child) -> Option<i32> {
+    until("it has ended", LONG, || {
+        child.try_wait().expect("asked").is_some()
+    });
+    child.wait().expect("it ended").code()
 }
 
 /// One that has written its first byte.

@@ -20,6 +20,18 @@ fn the_exit_code_is_the_programs_own() {
     }
 }
 
+/// Whoever ignores SIGCHLD, as some service managers do, passes that on to what he starts, and takes its children's statuses away.
+#[test]
+fn a_caller_that_ignores_its_children_changes_nothing() {
+    for area in everyone() {
+        Run::new(&area, &Policy::offline())
+            .under(["env", "--ignore-signal=CHLD"])
+            .shell("true; exit 5")
+            .finish()
+            .exited(5);
+    }
+}
+
 #[test]
 fn a_death_by_signal_is_128_and_the_signal() {
     for area in everyone() {

@@ -28,6 +28,7 @@ mod version;
 
 fn main() -> ExitCode {
     signals::outlive_file_limits();
+    signals::keep_statuses();
     // A panic is a fault of ours, whatever a panic's usual status is; its message has been written by then.
     std::panic::catch_unwind(command).unwrap_or(ExitCode::from(125))
 }

@@ -39,6 +39,13 @@ pub fn outlive_file_limits() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Lets this process and its forks wait for their children, whoever started it: where `SIGCHLD` is ignored the kernel throws their
+/// statuses away.
+pub fn keep_statuses() {
+    // SAFETY: the default of the signal is to do nothing; the number is a valid one, so the call cannot fail.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// Hears some signals, from its making to its drop. None of them does what the kernel's default is any more, also after that.
 #[derive(Debug)]
 pub struct Signals {

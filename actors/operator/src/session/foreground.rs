@@ -119,6 +119,8 @@ struct Running {
     raw: Option<Raw>,
     axe: Option<Axe>,
     kill: Kill,
+    /// It was asked to die: what it had to say is worth little.
+    killed: bool,
 }
 
 /// How far a kill has come.
@@ -160,6 +162,7 @@ impl Running {
             raw,
             axe: session.axe,
             kill: Kill::Unasked,
+            killed: false,
         })
     }
 
@@ -195,11 +198,14 @@ impl Running {
         }
     }
 
-    /// Waits until everything is written; a signal means that nobody wants the rest.
+    /// Waits until everything is written; a signal means that nobody wants the rest, and the rest of what was killed is not waited for
+    /// long: its reader may have stopped.
     async fn drain(&mut self, signals: &mut Signals) -> Result<(), Failure> {
+        let until = self.killed.then(|| later(REST));
         loop {
             let [output, errors] = &mut self.printers;
             tokio::select! {
+                () = passing(until) => return Ok(()),
                 printed = async { tokio::join!(output.run(), errors.run()) } => {
                     printed.0.map_err(|error| unwritten("stdout", error))?;
                     return printed.1.map_err(|error| unwritten("stderr", error));
@@ -244,6 +250,7 @@ impl Running {
 
     /// Asks the session to die, for a while.
     async fn kill(&mut self) {
+        self.killed = true;
         if self.axe.is_some() && self.kill == Kill::Unasked {
             self.kill = Kill::Asked {
                 until: later(ASKED),
@@ -352,6 +359,9 @@ fn unwritten(name: &str, error: &io::Error) -> Failure {
 
 /// How long a killed session may take to say that it has ended.
 const GRACE: Duration = Duration::from_secs(5);
+
+/// How long the output of a killed session is written.
+const REST: Duration = Duration::from_secs(1);
 
 /// How long a session that is asked to die may take before all that it stands on is killed.
 const ASKED: Duration = Duration::from_millis(500);
