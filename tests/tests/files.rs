@@ -1,7 +1,7 @@
 //! The files are those of the policy. (Promise 2.)
 
 use holdfast_tests::probe::probe;
-use holdfast_tests::{Area, Policy, Run, artefacts, everyone, skip};
+use holdfast_tests::{Area, Caller, Policy, Run, artefacts, everyone, skip};
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
@@ -232,6 +232,42 @@ fn tmp_and_shm_are_private() {
             .shell("stat -c %a /tmp")
             .finish();
         assert_eq!(mode.text(), "1777\n", "{mode}");
+    }
+}
+
+#[test]
+fn what_is_listed_below_dev_shm_is_the_hosts() {
+    for area in everyone() {
+        let place = tempfile::Builder::new()
+            .prefix("holdfast-tests-")
+            .tempdir_in("/dev/shm")
+            .expect("a directory");
+        area.give(place.path());
+        let line = format!("echo x >{}/here; ls -A /dev/shm", place.path().display());
+        let policy = Policy::offline().read_write(place.path());
+        let done = Run::new(&area, &policy).shell(&line).finish();
+        let name = place.path().file_name().expect("a name").display();
+        assert_eq!(done.exited(0).text(), format!("{name}\n"), "{done}");
+        assert!(place.path().join("here").exists(), "{done}");
+    }
+}
+
+/// A mount that is read-only does not keep a device from being written to.
+#[test]
+fn a_device_that_is_listed_to_be_read_cannot_be_written_to() {
+    let device = Path::new("/dev/kmsg");
+    if !Caller::Myself.is_root() || !device.exists() {
+        skip::skip("a device of root's", "no root, or no /dev/kmsg");
+        return;
+    }
+    let area = Area::new(Caller::Myself);
+    let line = "(exec 3>/dev/kmsg) 2>/dev/null && echo opened; test -c /dev/kmsg && echo there";
+    for (policy, said) in [
+        (Policy::offline().read_only(device), "there\n"),
+        (Policy::offline().read_write(device), "opened\nthere\n"),
+    ] {
+        let done = Run::new(&area, &policy).shell(line).finish();
+        assert_eq!(done.text(), said, "{done}");
     }
 }
 

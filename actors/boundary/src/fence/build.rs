@@ -66,27 +66,35 @@ pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
     let own = [
         ("/", Grant::List),
         ("/proc", Grant::Write),
-        ("/dev", Grant::Write),
+        ("/dev", Grant::Read),
+        ("/dev/pts", Grant::Write),
+        ("/dev/shm", Grant::Write),
         ("/tmp", Grant::Write),
     ];
-    let own = own.iter().map(|(path, grant)| (Path::new(path), *grant));
+    let own = own
+        .iter()
+        .map(|(path, grant)| (PathBuf::from(path), *grant));
+    // A mount that is read-only does not keep a device from being written to.
+    let usual = DEVICES.map(|name| (Path::new("/dev").join(name), Grant::Write));
     let resolver = view
         .resolver
         .iter()
-        .map(|(path, _)| (path.as_path(), Grant::Read));
-    let entries = view.entries.iter().map(|(path, access)| {
+        .map(|(path, _)| (path.clone(), Grant::Read));
+    let entries = view.entries.iter().chain(&view.devices);
+    let entries = entries.map(|(path, access)| {
         let grant = match access {
             Access::Read => Grant::Read,
             Access::Write => Grant::Write,
         };
-        (path.as_path(), grant)
+        (path.clone(), grant)
     });
-    own.chain(resolver)
+    own.chain(usual)
+        .chain(resolver)
         .chain(entries)
         .try_fold(start, |rules, (path, grant)| {
             rules
-                .grant(path, grant)
-                .map_err(|error| Broken::new("add a Landlock rule", path, &error))
+                .grant(&path, grant)
+                .map_err(|error| Broken::new("add a Landlock rule", &path, &error))
         })?
         .finish()
         .map(Some)
@@ -104,7 +112,7 @@ fn own_directories(view: &View) -> Result<(), Broken> {
         let path = Path::new("/dev").join(device);
         bound(&path, &path, Limits::Device)?;
     }
-    for device in &view.devices {
+    for device in view.devices.keys() {
         bound(&view.source(device), device, Limits::Device)?;
     }
     let quiet = MsFlags::MS_NOSUID | MsFlags::MS_NOEXEC;

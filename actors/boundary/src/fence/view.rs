@@ -30,8 +30,8 @@ pub struct View {
     pub links: BTreeMap<PathBuf, PathBuf>,
     /// Real paths below the root that are bound, in the order in which they are: a path before what is below it.
     pub entries: BTreeMap<PathBuf, Access>,
-    /// Device nodes beyond the usual ones.
-    pub devices: Vec<PathBuf>,
+    /// Device nodes beyond the usual ones, and directories of such.
+    pub devices: BTreeMap<PathBuf, Access>,
     /// Where the resolver's configuration is read, and its text.
     pub resolver: Option<(PathBuf, String)>,
     /// Listed paths that are not there.
@@ -87,8 +87,8 @@ impl View {
             self.planted.push(link);
             return;
         }
-        if real.starts_with("/dev") {
-            self.devices.push(real);
+        if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
+            self.devices.insert(real, access);
         } else if real == Path::new("/") {
             self.show_everything(access);
         } else if !is_own(&real) {
