@@ -179,6 +179,47 @@ static int race(char **a) {
     return 0;
 }
 
+static int dissolve(int s) { return connect(s, &(struct sockaddr){.sa_family = AF_UNSPEC}, sizeof(struct sockaddr)); }
+
+// bequeath IP PORT OTHER PROGRAM: fills a connection that nobody reads from, and leaves its socket to PROGRAM, which is to be its heir.
+static int bequeath(char **a) {
+    struct place to = place(a[0], a[1]);
+    int s = socket(to.address.ss_family, SOCK_STREAM, 0);
+    char number[16], block[1 << 16] = {0};
+    report("connect", connect(s, (void *)&to.address, to.length));
+    fcntl(s, F_SETFL, O_NONBLOCK);
+    struct pollfd room = {.fd = s, .events = POLLOUT};
+    while (poll(&room, 1, 500) == 1 && write(s, block, sizeof block) > 0)
+        ;
+    fcntl(s, F_SETFL, 0);
+    snprintf(number, sizeof number, "%d", s);
+    fflush(stdout);
+    execl(a[3], a[3], "inherit", a[0], a[2], number, (char *)0);
+    return report("exec", -1);
+}
+
+// inherit IP PORT SOCKET: disconnects a socket that another program has left, and connects it.
+static int inherit(char **a) {
+    struct place to = place(a[0], a[1]);
+    report("dissolve", dissolve(atoi(a[2])));
+    return report("inherited", connect(atoi(a[2]), (void *)&to.address, to.length));
+}
+
+// reconnect IP PORT OTHER TRIES: connects, disconnects and connects the same socket to another port.
+static int reconnect(char **a) {
+    struct place first = place(a[0], a[1]), second = place(a[0], a[2]);
+    int tries = atoi(a[3]), denied = 0;
+    for (int i = 0; i < tries; i++) {
+        int s = stream_socket(&first);
+        connect(s, (void *)&first.address, first.length);
+        dissolve(s);
+        denied += connect(s, (void *)&second.address, second.length) && errno == EACCES;
+        close(s);
+    }
+    printf("denied=%d\n", denied);
+    return 0;
+}
+
 static struct place all_to;
 static pthread_barrier_t together;
 static int per_thread;
@@ -277,5 +318,5 @@ const struct command attack_commands[] = {
     {"namespaces", 0, namespaces}, {"mounts", 0, mounts},       {"kernel", 0, kernel},           {"int80", 0, int80},
     {"x32", 0, x32},               {"strangers", 1, strangers}, {"kill", 2, send_signal},        {"identity", 0, identity},
     {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 5, interrupted}, {"victims", 3, victims},
-    {"descriptors", 0, descriptors}, {0},
+    {"descriptors", 0, descriptors}, {"bequeath", 4, bequeath}, {"inherit", 3, inherit}, {"reconnect", 4, reconnect}, {0},
 };

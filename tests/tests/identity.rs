@@ -48,6 +48,58 @@ fn a_rule_for_one_binary_serves_it_and_its_children_and_nobody_else() {
     }
 }
 
+/// A socket that was opened by who may is disconnected by its heir: the heir's connect is its own.
+#[test]
+fn a_socket_that_is_left_to_another_program_serves_what_that_one_may() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let (deaf, server) = (tcp::deaf(FOUR), tcp::greeting(FOUR, "secret"));
+        let directory = area.root().join("heirs");
+        std::fs::create_dir_all(&directory).expect("create a directory");
+        holdfast_tests::artefacts::open_to_all(&directory);
+        let heir = directory.join("heir");
+        std::fs::copy(probe, &heir).expect("copy the probe");
+        let policy = Policy::offline()
+            .host("origin.test", &[FOUR])
+            .read_only(&directory)
+            .rule_for("first", ("origin.test", deaf.port()), &[probe])
+            .rule_for("second", ("origin.test", server.port()), &[probe]);
+
+        let (first, second, program) = (deaf.port(), server.port(), heir.display());
+        let done = Run::new(&area, &policy)
+            .attempt(&format!("bequeath origin.test {first} {second} {program}"))
+            .finish();
+
+        assert_eq!(done.answer("connect"), "ok", "{done}");
+        assert_eq!(done.answer("inherited"), "EACCES", "{done}");
+        assert_eq!(server.accepted(), 0, "{done}");
+        let records = done.about("origin.test", second);
+        assert_eq!(records.len(), 1, "{done}");
+        assert_eq!(records[0].text("reason"), "binary_not_allowed", "{done}");
+        let binary = records[0].text("binary");
+        assert_eq!(binary, heir.to_str().expect("text"), "{done}");
+    }
+}
+
+#[test]
+fn a_socket_that_was_connected_before_is_refused_like_a_fresh_one() {
+    if probe().is_none() {
+        return;
+    }
+    for area in everyone() {
+        let (allowed, denied) = (tcp::echo(FOUR), tcp::echo(FOUR));
+        let (good, bad) = (allowed.port(), denied.port());
+
+        let done = Run::new(&area, &Policy::origin(good))
+            .attempt(&format!("reconnect origin.test {good} {bad} 200"))
+            .finish();
+
+        assert_eq!(done.answer("denied"), "200", "{done}");
+        assert_eq!(done.about("origin.test", bad).len(), 200, "{done}");
+        assert_eq!(denied.accepted(), 0, "{done}");
+    }
+}
+
 /// SB-15: who cannot be looked at needs not be.
 #[test]
 fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {

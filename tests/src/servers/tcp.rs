@@ -36,6 +36,14 @@ pub fn silent(ip: &str) -> Server {
     })
 }
 
+/// Accepts and never reads.
+pub fn deaf(ip: &str) -> Server {
+    Server::start(ip, |stream| async move {
+        let _open = stream;
+        std::future::pending::<()>().await;
+    })
+}
+
 /// Speaks first, then listens until the client has ended.
 pub fn greeting(ip: &str, text: &'static str) -> Server {
     Server::start(ip, move |mut stream| async move {

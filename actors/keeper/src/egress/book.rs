@@ -19,7 +19,8 @@
 //! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned", and `Unheard` to one that says why; from every state at all `Over` does.
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
-//! identity that the broker recorded for the socket's cookie; an upstream that was dialled early serves only the destination it was dialled for.
+//! identity that the broker recorded for the socket's cookie and this destination; an upstream that was dialled early serves only the destination it was dialled for.
+//! An announcement speaks for one arrival, and until the next one on its socket: a socket is passed on, disconnected and connected again by others.
 //! A record stands before what it is about: in the order of the commands, nothing is relayed, refused or closed ahead of its record.
 //! Invariants: nothing is relayed without an allowing judgement of its true destination; every attempt leaves one report; at most [`PENDING`]
 //! announced attempts are pending, and none for longer than [`LIFETIME`] after its last step.
@@ -120,21 +121,21 @@ impl<H: Hands> Book<H> {
             caller,
             slot,
         } = attempted;
-        if cookie.is_some_and(|cookie| self.has_connection(cookie)) {
-            // The kernel answers EISCONN; if something arrives all the same, it is judged like anything that arrives.
-            self.counts.repeated += 1;
-            return vec![answer(call, 0, None)];
-        }
+        // The socket is not connected any more, if it was: what it was announced for before speaks for nobody now.
+        let mut commands = self.supersede(call, cookie);
         let judged = hint.map(|hint| Bound::of(hint, judge.judge(hint, &caller.identity)));
         let bound = match judged.transpose() {
             Ok(bound) => bound,
-            Err(refused) => return turn_away(call, libc::EACCES, slot, refused.report(caller)),
+            Err(refused) => {
+                commands.extend(turn_away(call, libc::EACCES, slot, refused.report(caller)));
+                return commands;
+            }
         };
         // Nothing can be kept for a socket that could not be looked at: its arrival is an unannounced one.
         let Some(cookie) = cookie else {
-            return vec![answer(call, 0, bound.as_ref())];
+            commands.push(answer(call, 0, bound.as_ref()));
+            return commands;
         };
-        let mut commands = self.supersede(call, cookie);
         let Some(slot) = slot else {
             let report = report(bound.as_ref(), caller, Fate::Unrecorded);
             commands.extend(turn_away(call, libc::ENOBUFS, None, report));

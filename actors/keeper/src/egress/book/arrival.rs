@@ -21,7 +21,7 @@ impl<H: Hands> Book<H> {
             waiter,
             slot,
         } = accepted;
-        let (who, mut early) = match self.announced(cookie) {
+        let (mut who, mut early) = match self.announced(cookie) {
             Some((serial, Attempt { who, state, .. })) => (who, Some((serial, state))),
             None => match slot {
                 Some(slot) => (self.unannounced(cookie, slot), None),
@@ -32,10 +32,14 @@ impl<H: Hands> Book<H> {
         if let (Some(call), Some((_, State::Asked(_)))) = (who.call, &early) {
             commands.push(answer(call, 0, None));
         }
-        let judged = Bound::of(destination, judge.judge(destination, &who.caller.identity));
         let announced = early.as_ref().and_then(|(_, state)| state.bound());
         let elsewhere = announced.is_some_and(|bound| bound.destination != destination);
-        self.counts.races += u64::from(elsewhere);
+        if elsewhere {
+            // The address was swapped, or it is another's connect on a socket that was connected when the broker looked.
+            self.counts.races += 1;
+            who.caller = Caller::UNKNOWN;
+        }
+        let judged = Bound::of(destination, judge.judge(destination, &who.caller.identity));
         if elsewhere || judged.is_err() {
             commands.extend(early.take().and_then(cancel));
         }
@@ -90,18 +94,12 @@ impl<H: Hands> Book<H> {
         (bound, waiter): (Bound, H::Waiter),
         (upstream, address): (H::Upstream, SocketAddr),
     ) -> Commands<H> {
-        let Who {
-            cookie,
-            caller,
-            slot,
-            ..
-        } = who;
+        let Who { caller, slot, .. } = who;
         let report = report(Some(&bound), caller.clone(), Fate::Connected(address));
         let (destination, dialled) = (bound.destination, address.ip());
         self.open.insert(
             serial,
             Connection {
-                cookie,
                 caller,
                 destination,
                 dialled,
@@ -130,33 +128,16 @@ impl<H: Hands> Book<H> {
         }
     }
 
-    /// A socket that was connected before and connects again without a word keeps its owner.
+    /// Whoever had the socket before, it may have others by now.
     fn unannounced(&mut self, cookie: Option<Cookie>, slot: H::Slot) -> Who<H> {
         self.counts.unannounced += 1;
-        let known = cookie.and_then(|cookie| self.open.of_cookie(cookie));
-        let caller = known.map_or(Caller::UNKNOWN, |connection| connection.caller.clone());
         Who {
             call: None,
             cookie,
-            caller,
+            caller: Caller::UNKNOWN,
             patience: None,
             slot,
         }
-    }
-
-    pub(super) fn has_connection(&self, cookie: Cookie) -> bool {
-        let awaited =
-            self.pending
-                .of_cookie(cookie)
-                .is_some_and(|(_, attempt)| match attempt.state {
-                    State::Awaited(..) => true,
-                    State::Asked(_)
-                    | State::Dialling(_)
-                    | State::Ready(..)
-                    | State::Broken(..)
-                    | State::Bare(_) => false,
-                });
-        awaited || self.open.of_cookie(cookie).is_some()
     }
 }
 

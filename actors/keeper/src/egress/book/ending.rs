@@ -98,10 +98,11 @@ impl<H: Hands> Book<H> {
     }
 
     /// A new call on the same socket, or a new call under an old id: the old attempt ends.
-    pub(super) fn supersede(&mut self, call: Call, cookie: Cookie) -> Commands<H> {
+    pub(super) fn supersede(&mut self, call: Call, cookie: Option<Cookie>) -> Commands<H> {
+        let of_cookie = cookie.and_then(|cookie| self.pending.of_cookie(cookie));
         let old = [
             self.pending.of_call(call),
-            self.pending.of_cookie(cookie).map(|(serial, _)| serial),
+            of_cookie.map(|(serial, _)| serial),
         ];
         let mut commands = Vec::new();
         for serial in old.into_iter().flatten() {

@@ -195,6 +195,4 @@ pub struct Counts {
     pub unannounced: u64,
     /// Attempts whose connection did not come in time.
     pub expired: u64,
-    /// `connect()` on a socket that is connected already.
-    pub repeated: u64,
 }

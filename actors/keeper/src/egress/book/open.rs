@@ -1,57 +1,38 @@
 //! The connections that are relayed, so that a revised policy can end them.
 
-use super::super::attempt::{
-    Caller, Cookie, Fate, Judge, Judgement, Report, Ruling, Serial, name_of,
-};
+use super::super::attempt::{Caller, Fate, Judge, Judgement, Report, Ruling, Serial, name_of};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 
 /// What a connection was allowed for.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) cookie: Option<Cookie>,
     pub(super) caller: Caller,
     pub(super) destination: SocketAddr,
     /// Where its upstream is.
     pub(super) dialled: IpAddr,
 }
 
-/// By serial and by cookie.
+/// By serial.
 #[derive(Debug, Default)]
-pub(super) struct Connections {
-    connections: HashMap<Serial, Connection>,
-    cookies: HashMap<Cookie, Serial>,
-}
+pub(super) struct Connections(HashMap<Serial, Connection>);
 
 impl Connections {
     pub(super) fn len(&self) -> usize {
-        self.connections.len()
+        self.0.len()
     }
 
     pub(super) fn insert(&mut self, serial: Serial, connection: Connection) {
-        if let Some(cookie) = connection.cookie {
-            self.cookies.insert(cookie, serial);
-        }
-        self.connections.insert(serial, connection);
+        self.0.insert(serial, connection);
     }
 
-    pub(super) fn remove(&mut self, serial: Serial) -> Option<Connection> {
-        let connection = self.connections.remove(&serial)?;
-        if let Some(cookie) = connection.cookie
-            && self.cookies.get(&cookie) == Some(&serial)
-        {
-            self.cookies.remove(&cookie);
-        }
-        Some(connection)
-    }
-
-    pub(super) fn of_cookie(&self, cookie: Cookie) -> Option<&Connection> {
-        self.connections.get(self.cookies.get(&cookie)?)
+    pub(super) fn remove(&mut self, serial: Serial) {
+        self.0.remove(&serial);
     }
 
     /// Takes out the connections that the policy in force denies.
     pub(super) fn withdraw(&mut self, judge: &impl Judge) -> Vec<(Serial, Box<Report>)> {
-        let judged = self.connections.iter().filter_map(|(serial, connection)| {
+        let judged = self.0.iter().filter_map(|(serial, connection)| {
             let Connection {
                 caller,
                 destination,

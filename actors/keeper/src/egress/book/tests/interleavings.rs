@@ -68,8 +68,8 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
 /// What an outsider sees of the book.
 #[derive(Default)]
 struct World {
-    /// Who announced something on each socket.
-    owners: BTreeMap<u64, Vec<Caller>>,
+    /// Who announced something on each socket, the last of them.
+    owners: BTreeMap<u64, (Caller, Option<SocketAddr>)>,
     dials: Vec<Dial>,
     calls: Vec<u64>,
     unanswered: BTreeSet<u64>,
@@ -166,22 +166,18 @@ impl Run {
         let call = 1000 + self.world.calls.len() as u64;
         self.world.calls.push(call);
         self.world.unanswered.insert(call);
-        self.world
-            .owners
-            .entry(cookie)
-            .or_default()
-            .push(caller.clone());
+        let hint = readable.then(|| at(to, PORT));
+        self.world.owners.insert(cookie, (caller.clone(), hint));
         let allowed = !readable || self.allows(at(to, PORT), &caller);
         let attempted = Attempted {
             cookie: NonZeroU64::new(cookie),
-            hint: readable.then(|| at(to, PORT)),
+            hint,
             ..attempted(call, to, caller, blocking)
         };
-        let repeated = self.book.counts().repeated;
         self.world.owed += 1;
         self.step(Event::Attempted(attempted), None);
         // Let through without an entry: its record is that of its arrival.
-        if self.book.counts().repeated > repeated || (cookie == 0 && allowed) {
+        if cookie == 0 && allowed {
             self.world.owed -= 1;
         }
     }
@@ -259,7 +255,7 @@ impl Run {
         self.world.written += 1;
     }
 
-    /// What is relayed is allowed by the policy of this moment; at its arrival, for somebody who announced it on this very socket.
+    /// What is relayed is allowed by the policy of this moment; at its arrival, for who was the last to announce something on this very socket, and announced this.
     fn justify(&self, report: &Report, arrived: Option<u64>) {
         let destination = report.destination.expect("the kernel's word");
         assert!(
@@ -267,8 +263,9 @@ impl Run {
             "{destination} is denied"
         );
         if let Some(cookie) = arrived {
-            let owners = self.world.owners.get(&cookie);
-            assert!(owners.is_some_and(|owners| owners.contains(&report.caller)));
+            let (caller, announced) = &self.world.owners[&cookie];
+            assert_eq!(caller, &report.caller);
+            assert_eq!(announced, &Some(destination));
         }
     }
 }
