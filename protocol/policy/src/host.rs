@@ -97,16 +97,17 @@ impl Wildcard {
         &self.domain
     }
 
-    /// Whether it means `name`, of which `parent` is the domain above: what is left of it matches.
+    /// Whether it means `name`: what is left of it matches, and no registry lies between it and the domain.
     pub fn matches(&self, name: &Name) -> bool {
         let under = name
             .as_str()
             .strip_suffix(self.domain.as_str())
             .and_then(|n| n.strip_suffix('.'));
-        under.is_some_and(|labels| match &self.head {
+        let fits = under.is_some_and(|labels| match &self.head {
             Head::Deep => true,
             Head::Label(glob) => !labels.contains('.') && glob.matches(labels),
-        })
+        });
+        fits && belongs(name.as_str(), &self.domain)
     }
 
     fn parse(text: &str) -> Result<Self, Complaint> {
@@ -127,13 +128,17 @@ impl Wildcard {
             ));
         }
         let domain: Name = rest.parse().map_err(|bad| complain(rest, &bad))?;
-        if is_registry(&domain) {
+        if registry(domain.as_str()) == domain.as_str() {
             let message =
                 format!("{text:?} covers `{domain}`, under which anybody can have a name");
-            return Err(Complaint::new(
-                message,
-                "name the hosts, or the domain of one owner",
-            ));
+            return Err(Complaint::new(message, OWNED));
+        }
+        // Where not even a name that no list has belongs to the domain, none does.
+        if !belongs(&format!("{UNLISTED}.{domain}"), &domain) {
+            let message = format!(
+                "{text:?} covers only domains under which anybody can have a name: this never matches"
+            );
+            return Err(Complaint::new(message, OWNED));
         }
         if domain.is_localhost() {
             return Err(Complaint::new(
@@ -179,12 +184,24 @@ fn label(head: &str) -> Result<Glob, Complaint> {
     Glob::new(head, '.').map_err(|bad| Complaint::plain(bad.to_string(), None))
 }
 
-/// Whether anybody can have a name directly under `domain`. Of the Public Suffix List its ICANN section counts, as it
-/// does for wildcards in certificates: the private section holds `googleapis.com` beside `github.io`.
-fn is_registry(domain: &Name) -> bool {
-    let domain = domain.as_str().as_bytes();
-    psl::suffix(domain)
-        .is_some_and(|suffix| suffix == domain && suffix.typ() != Some(psl::Type::Private))
+/// Whether `name`, which is under `domain`, belongs to whoever has registered that or a domain above it.
+fn belongs(name: &str, domain: &Name) -> bool {
+    registry(name).len() < domain.as_str().len()
+}
+
+/// The longest part of `name` under which anybody can have a name. Of the Public Suffix List its ICANN section counts,
+/// as it does for wildcards in certificates: the private section holds `googleapis.com` beside `github.io`.
+fn registry(name: &str) -> &str {
+    let mut rest = name;
+    while let Some(suffix) = psl::suffix(rest.as_bytes()) {
+        let found = &rest[rest.len() - suffix.as_bytes().len()..];
+        let private = suffix.typ() == Some(psl::Type::Private);
+        match found.split_once('.').filter(|_| private) {
+            Some((_, above)) => rest = above,
+            None => return found,
+        }
+    }
+    rest
 }
 
 fn with_port(text: &str, host: &str, port: &str) -> Complaint {
@@ -223,6 +240,10 @@ pub(crate) fn complain(text: &str, bad: &BadName) -> Complaint {
     };
     Complaint::plain(format!("{text:?}: {bad}"), fix)
 }
+
+/// A label that the Public Suffix List does not have.
+const UNLISTED: &str = "_";
+const OWNED: &str = "name the hosts, or the domain of one owner";
 
 #[cfg(test)]
 mod tests;

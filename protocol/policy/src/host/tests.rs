@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 
 fn host(text: &str) -> Host {
@@ -82,6 +84,86 @@ fn a_wildcard_over_everybodys_names_is_refused() {
     ] {
         let told = told(text);
         assert!(told.contains("cover"), "{text}: {told}");
+    }
+}
+
+// PO-04
+#[test]
+fn a_wildcard_over_nothing_but_registries_never_matches_and_is_refused() {
+    for text in [
+        "*.kawasaki.jp",
+        "**.kawasaki.jp",
+        "c*.kawasaki.jp",
+        "*.ck",
+        "**.mm",
+    ] {
+        let told = told(text);
+        assert!(told.contains("cover"), "{text}: {told}");
+        assert!(told.contains("one owner"), "{text}: {told}");
+    }
+}
+
+// PO-04
+#[test]
+fn a_wildcard_does_not_reach_through_a_registry() {
+    for (pattern, name, expected) in [
+        ("*.hedmark.no", "www.hedmark.no", true),
+        ("*.hedmark.no", "os.hedmark.no", false),
+        ("o?.hedmark.no", "os.hedmark.no", false),
+        ("**.hedmark.no", "a.www.hedmark.no", true),
+        ("**.hedmark.no", "os.hedmark.no", false),
+        ("**.hedmark.no", "evil.os.hedmark.no", false),
+        ("*.evil.os.hedmark.no", "a.evil.os.hedmark.no", true),
+        ("*.city.kawasaki.jp", "www.city.kawasaki.jp", true),
+        ("*.owner.a.kawasaki.jp", "www.owner.a.kawasaki.jp", true),
+    ] {
+        assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
+    }
+}
+
+// PO-04
+#[test]
+fn a_wildcard_reaches_names_under_no_registry_and_under_private_ones() {
+    assert!(matches("*.corp.test", "a.corp.test"));
+    assert!(matches("**.corp.test", "c.b.a.corp.test"));
+    assert!(matches("**.corp.internal", "b.a.corp.internal"));
+    assert!(matches("*.github.io", "anybody.github.io"));
+    assert!(matches(
+        "**.amazonaws.com",
+        "bucket.s3.eu-west-1.amazonaws.com"
+    ));
+}
+
+proptest! {
+    // PO-04
+    #[test]
+    fn no_registry_lies_between_a_wildcard_and_what_it_matches(
+        under in prop::collection::vec(prop::sample::select(vec!["a", "city", "os", "co", "www"]), 1..4),
+        base in prop::sample::select(vec![
+            "hedmark.no", "os.hedmark.no", "kawasaki.jp", "city.kawasaki.jp", "jp", "uk", "e.co.uk",
+            "e.test", "corp.e.test", "nom.br", "a.nom.br", "github.io", "ck", "www.ck", "a.ck",
+        ]),
+        deep in any::<bool>(),
+    ) {
+        let stars = if deep { "**" } else { "*" };
+        let name = format!("{}.{base}", under.join("."));
+        let registered = |name: &str| {
+            psl::suffix(name.as_bytes()).is_some_and(|suffix| {
+                suffix == name.as_bytes() && suffix.typ() != Some(psl::Type::Private)
+            })
+        };
+        let shared = (0..under.len()).any(|n| registered(&format!("{}.{base}", under[n..].join("."))));
+        match Host::parse(&format!("{stars}.{base}")) {
+            Ok(_) => prop_assert_eq!(
+                matches(&format!("{stars}.{base}"), &name),
+                !shared && (deep || under.len() == 1)
+            ),
+            Err(_) => prop_assert!(
+                registered(base) || registered(&format!("_.{base}")),
+                "{} is taken",
+                base
+            ),
+        }
     }
 }
 
