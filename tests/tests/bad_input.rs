@@ -293,6 +293,15 @@ fn policy_explain_answers_as_a_run_would() {
         let value: serde_json::Value = serde_json::from_slice(&denied.stdout).expect("JSON");
         assert_eq!(value["verdict"], "denied", "{denied}");
         assert_eq!(value["reason"], "port_not_allowed", "{denied}");
+        let elsewhere = GOOD
+            .replace("host: origin.test", "host: \"*.origin.test\"")
+            .replace("port: 443", "port: 443, allowed_ips: [10.0.0.0/8]")
+            .replace("{origin.test:", "{a.origin.test:");
+        area.file(&good, &elsewhere);
+        let denied = explain("a.origin.test", "443");
+        let value: serde_json::Value = serde_json::from_slice(&denied.stdout).expect("JSON");
+        assert_eq!(value["verdict"], "denied", "{denied}");
+        assert_eq!(value["reason"], "address_not_listed", "{denied}");
     }
 }
 

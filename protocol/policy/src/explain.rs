@@ -20,7 +20,7 @@ pub struct Explanation {
     pub port: u16,
     /// The program, if it is known.
     pub binary: Option<String>,
-    /// What comes of it.
+    /// What comes of it: a host that is allowed, and at none of whose known addresses a connection may be made, is denied.
     #[serde(flatten)]
     pub verdict: Verdict,
     /// What the policy itself says about the addresses of the host.
@@ -64,21 +64,24 @@ impl Policy {
             Destination::Name(name) => Destination::Name(name.clone()),
             Destination::Address(address) => Destination::Address(canonical(*address)),
         };
-        let verdict = self.judge(request);
+        let judged = self.judge(request);
         let addresses = match &host {
             Destination::Name(name) => self.hosts.get(name).cloned().unwrap_or_default(),
             Destination::Address(address) => vec![*address],
         };
-        let denied = |address| match &verdict {
+        let denied = |address| match &judged {
             Verdict::Allowed(allowed) => self.admits_address(allowed, address).err(),
             Verdict::Denied(_) => None,
         };
-        let judged = addresses.into_iter().map(|address| Judged {
-            address,
-            class: Class::of(address),
-            denied: denied(address),
-        });
-        let addresses = judged.collect();
+        let addresses: Vec<Judged> = addresses
+            .into_iter()
+            .map(|address| Judged {
+                address,
+                class: Class::of(address),
+                denied: denied(address),
+            })
+            .collect();
+        let verdict = settled(judged, &addresses);
         let slots: Vec<_> = match &host {
             Destination::Name(name) => self.index.by_name(name).collect(),
             Destination::Address(address) => self.index.by_address(*address).collect(),
@@ -158,6 +161,15 @@ impl fmt::Display for Considered {
             self.binaries.join(", ")
         };
         write!(f, ", binary {binaries} {}", tick(self.binary_matches))
+    }
+}
+
+/// The verdict on the host, or that on its first address where each of them is denied.
+fn settled(verdict: Verdict, addresses: &[Judged]) -> Verdict {
+    let denied: Option<Vec<&Denied>> = addresses.iter().map(|a| a.denied.as_ref()).collect();
+    match denied.as_deref() {
+        Some([first, ..]) => Verdict::Denied((*first).clone()),
+        Some([]) | None => verdict,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::filesystem::normal;
 use crate::glob::Glob;
 use crate::host::Host;
 use crate::problem::{Complaint, Findings, nearest};
+use crate::resolver::Hosts;
 use crate::rule::{Endpoint, Enforcement, Ports, Rule};
 
 pub(crate) mod keys;
@@ -19,20 +20,20 @@ use reach::{allowed_ips, reachable};
 /// The port of an endpoint that names none.
 pub const DEFAULT_PORT: u16 = 443;
 
-/// The rules, in the order of their keys.
-pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Vec<Rule> {
+/// The rules, in the order of their keys. `hosts`: the addresses that the policy itself gives to names.
+pub(crate) fn read(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) -> Vec<Rule> {
     let named = place
         .named("`network_policies`", findings)
         .unwrap_or_default();
     let mut rules: Vec<Rule> = named
         .into_iter()
-        .filter_map(|(key, place)| rule(key, &place, findings))
+        .filter_map(|(key, place)| rule(key, &place, hosts, findings))
         .collect();
     rules.sort_by(|a, b| a.key.cmp(&b.key));
     rules
 }
 
-fn rule(key: &str, place: &Place<'_>, findings: &mut Findings) -> Option<Rule> {
+fn rule(key: &str, place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) -> Option<Rule> {
     if let Err(complaint) = label(key) {
         findings.add(place, complaint);
     }
@@ -44,7 +45,7 @@ fn rule(key: &str, place: &Place<'_>, findings: &mut Findings) -> Option<Rule> {
             .ok()?;
         Some(text)
     });
-    let endpoints = endpoints(&fields, findings);
+    let endpoints = endpoints(&fields, hosts, findings);
     let binaries = binaries(&fields, findings);
     Some(Rule {
         key: key.to_owned(),
@@ -64,7 +65,7 @@ fn label(text: &str) -> Result<(), Complaint> {
     Ok(())
 }
 
-fn endpoints(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Arc<Endpoint>> {
+fn endpoints(fields: &Fields<'_>, hosts: &Hosts, findings: &mut Findings) -> Vec<Arc<Endpoint>> {
     let Some(place) = fields.get("endpoints") else {
         if !fields.has("endpoints") {
             let fix = "add `endpoints: [{host: example.com, port: 443}]`";
@@ -87,7 +88,7 @@ fn endpoints(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Arc<Endpoint>>
     }
     let mut read: Vec<(Arc<Endpoint>, String)> = Vec::new();
     for place in places {
-        let Some(endpoint) = endpoint(&place, findings) else {
+        let Some(endpoint) = endpoint(&place, hosts, findings) else {
             continue;
         };
         let same = read.iter().find_map(|(other, path)| {
@@ -103,7 +104,7 @@ fn endpoints(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Arc<Endpoint>>
     read.into_iter().map(|(endpoint, _)| endpoint).collect()
 }
 
-fn endpoint(place: &Place<'_>, findings: &mut Findings) -> Option<Endpoint> {
+fn endpoint(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) -> Option<Endpoint> {
     let fields = place.fields(&ENDPOINT, findings)?;
     needs_no_inspection(&fields, findings);
     let ports = ports(&fields, findings);
@@ -112,7 +113,7 @@ fn endpoint(place: &Place<'_>, findings: &mut Findings) -> Option<Endpoint> {
         .get("enforcement")
         .and_then(|p| enforcement(&p, findings));
     let host = host(&fields, findings)?;
-    reachable(&host, &allowed_ips, &fields, findings);
+    reachable(&host, &allowed_ips, hosts, &fields, findings);
     Some(Endpoint {
         host,
         ports: ports?,

@@ -231,12 +231,13 @@ fn read(root: &Place<'_>, findings: &mut Findings) -> Option<Policy> {
     let process = fields
         .get("process")
         .and_then(|p| process::read(&p, findings));
-    let rules = fields
-        .get("network_policies")
-        .map(|p| network::read(&p, findings));
     let hosts = fields
         .get("resolver")
-        .and_then(|p| resolver::read(&p, findings));
+        .and_then(|p| resolver::read(&p, findings))
+        .unwrap_or_default();
+    let rules = fields
+        .get("network_policies")
+        .map(|p| network::read(&p, &hosts, findings));
     let on_link_loss = fields
         .get("on_link_loss")
         .and_then(|p| link_loss(&p, findings));
@@ -245,7 +246,7 @@ fn read(root: &Place<'_>, findings: &mut Findings) -> Option<Policy> {
         compatibility: compatibility.unwrap_or_default(),
         process: process.unwrap_or_default(),
         rules: rules.unwrap_or_default(),
-        hosts: hosts.unwrap_or_default(),
+        hosts,
         on_link_loss: on_link_loss.unwrap_or_default(),
     };
     findings.is_empty().then(|| Policy::new(document))

@@ -9,12 +9,12 @@ use crate::host::{complain, literal};
 use crate::name::Name;
 use crate::problem::{Complaint, Findings};
 
-pub(crate) fn read(
-    place: &Place<'_>,
-    findings: &mut Findings,
-) -> Option<BTreeMap<Name, Vec<IpAddr>>> {
+/// Names with their addresses in canonical form.
+pub(crate) type Hosts = BTreeMap<Name, Vec<IpAddr>>;
+
+pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Hosts> {
     let field = place.fields(&KEYS, findings)?.get("hosts")?;
-    let mut hosts = BTreeMap::new();
+    let mut hosts = Hosts::new();
     for (key, place) in field.named("`hosts`", findings)? {
         let name = match key.parse::<Name>() {
             Ok(name) => name,

@@ -7,7 +7,9 @@ network_policies:
   origin:
     endpoints: [{host: origin.test, port: 443}, {host: "*.cdn.test", ports: [80, 443], enforcement: audit}]
     binaries: [{path: /usr/bin/curl}]
-resolver: {hosts: {origin.test: [127.0.0.1]}}
+  inner:
+    endpoints: [{host: "*.inner.test", allowed_ips: [10.0.0.0/8]}]
+resolver: {hosts: {origin.test: [127.0.0.1], a.inner.test: [127.0.0.1], b.inner.test: [127.0.0.1, 10.0.0.1]}}
 "#;
 
 fn explained(host: &str, port: u16, binary: &str) -> Explanation {
@@ -49,6 +51,18 @@ fn a_denied_request_shows_what_differs_and_what_to_write() {
         "{text}"
     );
     assert!(text.contains("port 443 differs"), "{text}");
+}
+
+#[test]
+fn a_host_none_of_whose_known_addresses_is_reachable_is_denied() {
+    let denied = explained("a.inner.test", 443, "/usr/bin/curl");
+    assert!(
+        denied.to_string().contains("denied (address_not_listed)"),
+        "{denied}"
+    );
+    assert!(!denied.verdict.is_allowed());
+    let one_of_two = explained("b.inner.test", 443, "/usr/bin/curl");
+    assert!(one_of_two.verdict.is_allowed(), "{one_of_two}");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use crate::address::{Class, Overlap, SYNTHETIC, canonical, refused_overlap};
 use crate::cidr::{BadCidr, Cidr};
 use crate::document::Fields;
 use crate::host::Host;
+use crate::name::Name;
 use crate::problem::{Complaint, Findings};
+use crate::resolver::Hosts;
 
 pub(super) fn allowed_ips(fields: &Fields<'_>, findings: &mut Findings) -> Vec<Cidr> {
     let Some(place) = fields.get("allowed_ips") else {
@@ -69,11 +71,21 @@ fn range(text: &str) -> Result<Cidr, Complaint> {
 pub(super) fn reachable(
     host: &Host,
     allowed_ips: &[Cidr],
+    hosts: &Hosts,
     fields: &Fields<'_>,
     findings: &mut Findings,
 ) {
     match *host {
-        Host::Exact(_) | Host::Wildcard(_) => {}
+        Host::Wildcard(_) => {}
+        Host::Exact(ref name) => {
+            let given = hosts.get(name).map_or(&[][..], Vec::as_slice);
+            if let (Some(place), Some(complaint)) = (
+                fields.get("allowed_ips"),
+                unlisted(name, given, allowed_ips),
+            ) {
+                findings.add(&place, complaint);
+            }
+        }
         Host::Address(address) => {
             if let (Some(place), Err(complaint)) =
                 (fields.get("host"), admissible(address, allowed_ips))
@@ -92,6 +104,20 @@ pub(super) fn reachable(
             }
         }
     }
+}
+
+/// For a name that has addresses under `resolver.hosts`, and `allowed_ips` lists none of them.
+fn unlisted(name: &Name, given: &[IpAddr], allowed_ips: &[Cidr]) -> Option<Complaint> {
+    let address = given.first()?;
+    let listed = |range: &Cidr| given.iter().any(|address| range.contains(*address));
+    if allowed_ips.is_empty() || allowed_ips.iter().any(listed) {
+        return None;
+    }
+    let message = format!(
+        "`{name}` is at {address} by `resolver.hosts`, which `allowed_ips` does not list: this never matches"
+    );
+    let fix = format!("add `{address}` to `allowed_ips` or remove them");
+    Some(Complaint::new(message, fix))
 }
 
 fn admissible(address: IpAddr, allowed_ips: &[Cidr]) -> Result<(), Complaint> {

@@ -45,6 +45,22 @@ fn a_port_that_no_connection_has_is_refused() {
 
 // PO-03
 #[test]
+fn a_name_whose_own_addresses_are_all_unlisted_is_refused() {
+    let with = |hosts: &str| {
+        let endpoint = endpoint("{host: a.test, allowed_ips: [10.0.0.0/8]}");
+        format!("{endpoint}resolver: {{hosts: {{a.test: [{hosts}]}}}}\n")
+    };
+    let told = told(&with("127.0.0.1, 192.168.0.1"));
+    assert!(
+        told.starts_with("policy.yaml:5:37: network_policies.r.endpoints[0].allowed_ips: "),
+        "{told}"
+    );
+    assert!(told.contains("never matches; add `127.0.0.1`"), "{told}");
+    policy(&with("127.0.0.1, 10.0.0.1"));
+}
+
+// PO-03
+#[test]
 fn a_range_that_is_never_reachable_is_refused() {
     for (range, word) in [
         ("169.254.0.0/16", "link-local"),
