@@ -1,7 +1,9 @@
 // Attempts on the fence itself, on our own processes and on the broker.
 #include "probe.h"
 #include <grp.h>
+#include <linux/filter.h>
 #include <linux/sched.h>
+#include <linux/seccomp.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/ptrace.h>
@@ -314,9 +316,29 @@ static int descriptors(char **a) {
     return 0;
 }
 
+// deny CALL:ERRNO,… PROGRAM ARGUMENT…: the program on a host that answers these calls with these numbers.
+static int deny(char **a) {
+    struct sock_filter filter[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
+    unsigned short length = 1;
+    for (char *call = a[0]; call && length < 60; call = strchr(call, ',')) {
+        call += *call == ',';
+        unsigned number = atoi(call), answer = atoi(strchr(call, ':') + 1);
+        filter[length++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
+        filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | answer);
+    }
+    filter[length++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    struct sock_fprog program = {length, filter};
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
+        die("seccomp");
+    execv(a[1], a + 1);
+    die("execv");
+    return 1;
+}
+
 const struct command attack_commands[] = {
     {"namespaces", 0, namespaces}, {"mounts", 0, mounts},       {"kernel", 0, kernel},           {"int80", 0, int80},
     {"x32", 0, x32},               {"strangers", 1, strangers}, {"kill", 2, send_signal},        {"identity", 0, identity},
     {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 5, interrupted}, {"victims", 3, victims},
-    {"descriptors", 0, descriptors}, {"bequeath", 4, bequeath}, {"inherit", 3, inherit}, {"reconnect", 4, reconnect}, {0},
+    {"descriptors", 0, descriptors}, {"bequeath", 4, bequeath}, {"inherit", 3, inherit}, {"reconnect", 4, reconnect},
+    {"deny", 2, deny},             {0},
 };

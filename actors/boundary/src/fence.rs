@@ -29,8 +29,8 @@ pub struct Fence {
     pub as_root: bool,
     /// What each process may use.
     pub limits: Limits,
-    /// Limits of the policy that are above those here, which hold.
-    pub exceeding: Vec<Exceeding>,
+    /// What the sandbox does without, since this host does not give it.
+    pub lacking: Vec<Lack>,
     /// Ports that are listened on from the start.
     pub ports: Vec<u16>,
     /// Whether Landlock is in force.
@@ -59,6 +59,24 @@ pub struct Exceeding {
     key: &'static str,
     wanted: u64,
     most: u64,
+}
+
+/// What a sandbox does without on this host, as it is told to whoever starts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lack {
+    /// A limit of the policy is above the one here.
+    #[error("{0}: that holds")]
+    Limit(Exceeding),
+    /// There is no Landlock.
+    #[error(
+        "this host gives no Landlock: the mount view alone guards the files; `landlock: {{compatibility: hard_requirement}}` starts nothing without it"
+    )]
+    Landlock,
+    /// Landlock is of this version, which has no scopes.
+    #[error(
+        "this host's Landlock is version {0}, which does not scope signals and abstract sockets: the namespaces alone keep them apart; Linux 6.12 has the version that does"
+    )]
+    Scopes(i32),
 }
 
 /// The host as the caller of `run` sees it.
@@ -257,6 +275,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if let Some(first) = exceeding.first().filter(|_| demanded) {
         return Err(Unplanned::Exceeding(*first));
     }
+    let lacking = exceeding.into_iter().map(Lack::Limit);
     Ok(Fence {
         view,
         user,
@@ -267,7 +286,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
             processes: limits.nproc,
             memory: limits.memory,
         },
-        exceeding,
+        lacking: lacking.chain(of_landlock(host.landlock)).collect(),
         ports: policy.captured_ports().named.into_iter().collect(),
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
@@ -290,6 +309,15 @@ fn exceeding(policy: &Policy, host: &Host) -> Vec<Exceeding> {
             Some(Exceeding { key, wanted, most })
         });
     above.collect()
+}
+
+/// What Landlock of this version lacks of what is asked of it.
+fn of_landlock(abi: i32) -> Option<Lack> {
+    if abi == 0 {
+        Some(Lack::Landlock)
+    } else {
+        (abi < landlock::SCOPES).then_some(Lack::Scopes(abi))
+    }
 }
 
 fn plan_view(policy: &Policy, host: &Host) -> View {
@@ -383,3 +411,6 @@ fn paths(paths: &[PathBuf]) -> String {
 
 /// The address of the sandbox's own interface, where the keeper's resolver is reached; so it is at any other.
 pub const NAMESERVER: &str = "198.18.0.1";
+
+#[cfg(test)]
+mod tests;

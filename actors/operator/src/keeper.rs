@@ -99,13 +99,13 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
     execute::close_all_but(&[0, 1, 2])
         .map_err(|error| Failure::caused(Kind::Internal, LET_GO, &error))?;
     let first = sandbox.epoch == FIRST_EPOCH;
-    let (_boundary, approach, exceeding) = if first {
+    let (_boundary, approach, lacking) = if first {
         let forked = fork(&sandbox);
         if forked.is_err() {
             sandbox.clean();
         }
-        let (boundary, approach, exceeding) = forked?;
-        (Some(boundary), approach, exceeding)
+        let (boundary, approach, lacking) = forked?;
+        (Some(boundary), approach, lacking)
     } else {
         match link::connect(&sandbox.door()) {
             Ok(approach) => (None, approach, Vec::new()),
@@ -116,7 +116,7 @@ fn keep(directory: &Path) -> Result<u8, Failure> {
         }
     };
     let process = Arc::clone(&approach.pidfd);
-    let code = hold(&sandbox, directory, approach, limit, &exceeding);
+    let code = hold(&sandbox, directory, approach, limit, &lacking);
     if matches!(code, Ok(OVER | LOST)) || (code.is_err() && first) {
         // Nothing of it may be left; with the boundary everything inside ends.
         end(&process);
@@ -131,7 +131,7 @@ fn hold(
     directory: &Path,
     approach: Approach,
     limit: u64,
-    exceeding: &[boundary::fence::Exceeding],
+    lacking: &[boundary::fence::Lack],
 ) -> Result<u8, Failure> {
     let first = sandbox.epoch == FIRST_EPOCH;
     // Nobody reads our input or writes to our output.
@@ -141,8 +141,8 @@ fn hold(
     let journal = Rotating::open(&sandbox.log(log::KEEPER), MOST_LOGGED)
         .map_err(internal("open keeper.log"))?;
     Journal::start_in(Level::Info, journal);
-    for exceeding in exceeding {
-        tracing::warn!("{exceeding}: that holds");
+    for lack in lacking {
+        tracing::warn!("{lack}");
     }
     std::panic::set_hook(Box::new(|panic| tracing::error!("{panic}")));
     let audit = Audit::rotating(&sandbox.log(log::AUDIT), MOST_LOGGED)
@@ -167,17 +167,10 @@ fn hold(
 
 /// Plans the fence and forks the boundary.
 ///
-/// Answers, too, what the policy wants and this host does not give.
+/// Answers, too, what the sandbox does without on this host.
 fn fork(
     sandbox: &Sandbox,
-) -> Result<
-    (
-        boundary::Boundary,
-        Approach,
-        Vec<boundary::fence::Exceeding>,
-    ),
-    Failure,
-> {
+) -> Result<(boundary::Boundary, Approach, Vec<boundary::fence::Lack>), Failure> {
     let rootfs = sandbox.rootfs.as_deref();
     let fence = Ground {
         policy: &sandbox.policy,
@@ -208,7 +201,7 @@ fn fork(
         grace: boundary::GRACE,
     };
     let (boundary, approach) = ground::approach(boundary::start_lasting(&fence, lasting))?;
-    Ok((boundary, approach, fence.exceeding))
+    Ok((boundary, approach, fence.lacking))
 }
 
 /// The boundary replaces it as a whole.

@@ -52,8 +52,8 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
             );
         }
     }
-    for exceeding in &fence.exceeding {
-        tracing::warn!("{exceeding}: that holds");
+    for lack in &fence.lacking {
+        tracing::warn!("{lack}");
     }
     let internal = |what: &str, error: io::Error| Failure::caused(Kind::Internal, what, &error);
     request

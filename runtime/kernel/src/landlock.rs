@@ -37,6 +37,9 @@ pub struct Builder {
 #[derive(Debug)]
 pub struct Rules(OwnedFd);
 
+/// The first version that scopes signals and abstract sockets.
+pub const SCOPES: i32 = 6;
+
 /// The version of Landlock's interface that this kernel has; 0 without Landlock.
 pub fn abi() -> i32 {
     const LANDLOCK_CREATE_RULESET_VERSION: libc::c_uint = 1;
@@ -115,7 +118,7 @@ impl AsFd for Rules {
 }
 
 /// Bars the calling thread and all its later children from signalling processes and from reaching abstract sockets outside
-/// of them. Answers false where the kernel is too old for it (ABI 6).
+/// of them. Answers false where the kernel is too old for it ([`SCOPES`]).
 ///
 /// It also handles `REFER` and grants it everywhere: a layer that does not would forbid every move between directories.
 pub fn restrict_scope() -> Result<bool> {

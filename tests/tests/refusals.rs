@@ -1,0 +1,67 @@
+//! System calls that a host or the profile of a container refuses: what is missing is said, and never passed over. (Promise 9.)
+
+use holdfast_tests::{Area, Host, Policy, Run, everyone, probe};
+use std::fs;
+
+/// The words before a program that make `calls` (numbers and what they answer) fail for it.
+fn without(calls: &str) -> Option<[&str; 3]> {
+    let probe = probe::probe()?.to_str().expect("text");
+    Some([probe, "deny", calls])
+}
+
+/// What the keeper of the only sandbox has logged.
+fn keeper_log(area: &Area) -> String {
+    let sandboxes = fs::read_dir(area.state().join("sandboxes")).expect("there is one");
+    let places = sandboxes.map(|entry| entry.expect("readable").path());
+    let logs = places.map(|place| fs::read_to_string(place.join("keeper.log")));
+    logs.filter_map(Result::ok).collect()
+}
+
+#[test]
+fn a_missing_landlock_is_said_or_refused() {
+    for calls in [NOT_BOOTED, NOT_BUILT] {
+        let Some(without) = without(calls) else {
+            return;
+        };
+        for area in everyone() {
+            let done = Run::plain(&area, ["run"])
+                .under(without)
+                .command(["/bin/echo", "ran"])
+                .finish();
+            assert_eq!(done.exited(0).text(), "ran\n", "{done}");
+            assert!(done.stderr.contains(ALONE), "{done}");
+            assert_eq!(done.stderr.lines().count(), 1, "{done}");
+
+            let demanded = Policy::offline().with("landlock: {compatibility: hard_requirement}");
+            let done = Run::new(&area, &demanded)
+                .under(without)
+                .command(["/bin/echo", "ran"])
+                .finish();
+            assert_eq!(done.exited(125).text(), "", "{done}");
+            assert!(done.stderr.contains("Landlock"), "{done}");
+        }
+    }
+}
+
+#[test]
+fn the_log_of_a_lasting_sandbox_says_that_landlock_is_missing() {
+    let Some(without) = without(NOT_BOOTED) else {
+        return;
+    };
+    for area in everyone() {
+        let host = Host::new(&area);
+
+        host.say("create qa --wait")
+            .under(without)
+            .finish()
+            .exited(0);
+
+        assert!(keeper_log(&area).contains(ALONE));
+    }
+}
+
+/// The three calls of Landlock, where the list `lsm=` leaves it out and where the kernel does not have it.
+const NOT_BOOTED: &str = "444:95,445:95,446:95";
+const NOT_BUILT: &str = "444:38,445:38,446:38";
+
+const ALONE: &str = "no Landlock: the mount view alone guards the files";
