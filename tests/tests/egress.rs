@@ -453,6 +453,46 @@ fn a_reset_by_the_server_reaches_the_client() {
     }
 }
 
+/// Bytes that lie unread on the other side, and between, hide it from nobody.
+#[test]
+fn a_reset_reaches_a_side_that_does_not_read() {
+    if holdfast_tests::skip::program("python3").is_none() {
+        return;
+    }
+    for area in everyone() {
+        let ((deaf, witness), breaking) = (tcp::unread(FOUR), tcp::breaking_off(FOUR));
+        let ports = [deaf.port(), witness.port(), breaking.port()];
+        let endpoint = format!("{{host: origin.test, ports: {ports:?}}}");
+        let policy =
+            Policy::offline()
+                .host("origin.test", &[FOUR])
+                .rule_in_full("origin", &endpoint, &[]);
+        let line = "import select, socket, struct, sys\n\
+                    deaf, witness, breaking = [\n\
+                    \x20   socket.create_connection(('origin.test', int(port))) for port in sys.argv[1:]]\n\
+                    deaf.settimeout(0.5)\n\
+                    try:\n\
+                    \x20   while True: deaf.send(bytes(1 << 16))\n\
+                    except TimeoutError: pass\n\
+                    deaf.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('ii', 1, 0))\n\
+                    deaf.close()\n\
+                    print('there', witness.recv(9).decode())\n\
+                    told = select.poll()\n\
+                    told.register(breaking, 0)\n\
+                    print('back', 'reset' if told.poll(10000) else 'silence')\n";
+        let done = Run::new(&area, &policy)
+            .command(
+                ["python3", "-c", line]
+                    .map(str::to_owned)
+                    .into_iter()
+                    .chain(ports.map(|port| port.to_string())),
+            )
+            .finish();
+        done.exited(0);
+        assert_eq!(done.text().trim(), "there reset\nback reset", "{done}");
+    }
+}
+
 /// A thousand are more than the decision lane has room for, in either direction.
 #[test]
 fn hundreds_of_threads_connect_at_once() {

@@ -2,8 +2,11 @@
 
 use super::Server;
 use std::sync::Arc;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use std::time::Duration;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
 use tokio::net::TcpStream;
+use tokio::sync::Notify;
+use tokio::time::timeout;
 
 /// Sends back whatever it receives, and ends when the client has.
 pub fn echo(ip: &str) -> Server {
@@ -67,6 +70,40 @@ pub fn resetting(ip: &str) -> Server {
         let mut byte = [0; 1];
         drop(stream.peek(&mut byte).await);
         drop(stream.write_all(b"first").await);
+    })
+}
+
+/// Reads nothing. Whoever comes to the second one hears `reset` as soon as a connection to the first is, or `silence` after ten seconds.
+pub fn unread(ip: &str) -> (Server, Server) {
+    let told = Arc::new(Notify::new());
+    let tells = Arc::clone(&told);
+    let unread = Server::start(ip, move |stream| {
+        let tells = Arc::clone(&tells);
+        async move {
+            drop(stream.ready(Interest::ERROR).await);
+            tells.notify_one();
+        }
+    });
+    let witness = Server::start(ip, move |mut stream| {
+        let told = Arc::clone(&told);
+        async move {
+            let heard = timeout(Duration::from_secs(10), told.notified()).await;
+            let word = heard.map_or("silence", |()| "reset");
+            drop(stream.write_all(word.as_bytes()).await);
+        }
+    });
+    (unread, witness)
+}
+
+/// Sends as much as is taken, and resets the connection once nothing is.
+pub fn breaking_off(ip: &str) -> Server {
+    Server::start(ip, |mut stream| async move {
+        let block = vec![b'b'; 1 << 18];
+        while timeout(Duration::from_millis(500), stream.write_all(&block))
+            .await
+            .is_ok()
+        {}
+        drop(stream.set_zero_linger());
     })
 }
 

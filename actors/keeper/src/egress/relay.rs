@@ -9,24 +9,27 @@
 //! ```
 //!
 //! Each direction is such a machine, and one task runs both: no task hop lies between a byte's arrival and its departure. A reset on either side
-//! becomes a reset on the other. A connection that is open both ways is never timed out; one that is half closed is reaped after a silence of
-//! [`Patience::half_closed`], because the side that still listens may be gone without a word. A vanished peer is found by TCP keepalive.
+//! becomes a reset on the other: reading tells it and, where a socket is not being read, [`fault`] does. A connection that is open both ways is never
+//! timed out; one that is half closed is reaped after a silence of [`Patience::half_closed`], because the side that still listens may be gone without a
+//! word. A vanished peer is found by TCP keepalive.
 //!
 //! When nobody inside is left to read, the inward direction becomes `Discarding`: carried on, its bytes would be answered by a reset that takes the
 //! outward ones with it; left unread, they would turn the final close into one. Then the relay ends with its outward direction.
 
 use super::pool::{Grade, Pool};
 use futures_util::FutureExt;
+use futures_util::future::select;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
-use std::io;
+use std::io::{self, Read as _};
 use std::net::Shutdown;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncWrite, Interest};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::time::Sleep;
 
 /// The two sockets of one connection: the workload's and the upstream's.
@@ -97,24 +100,52 @@ pub async fn relay(
     closing: impl Future<Output = ()>,
     leaving: impl Future<Output = ()>,
 ) -> End {
+    prepare(&SockRef::from(&pair.outside), means.patience);
+    let end = carry(&mut pair, means, closing, leaving).await;
+    match end {
+        End::Finished => {}
+        End::Reset | End::Reaped | End::Closed => pair.reset(),
+    }
+    end
+}
+
+async fn carry(
+    pair: &mut Pair,
+    means: &Means,
+    closing: impl Future<Output = ()>,
+    leaving: impl Future<Output = ()>,
+) -> End {
+    let (inside, to_inside) = pair.inside.split();
+    let (outside, to_outside) = pair.outside.split();
+    let mut ways = Ways {
+        inside: &inside,
+        outside: &outside,
+        to_inside,
+        to_outside,
+    };
     let mut both = Both::new(means);
     let (mut closing, mut leaving) = (pin!(closing), pin!(leaving.fuse()));
-    prepare(&SockRef::from(&pair.outside), means.patience);
-    let end = poll_fn(|cx| {
+    let mut fault = pin!(fault(&inside, &outside));
+    poll_fn(|cx| {
         if closing.as_mut().poll(cx).is_ready() {
             return Poll::Ready(End::Closed);
         }
         if leaving.as_mut().poll(cx).is_ready() {
             both.inward.discard(&means.pool);
         }
-        both.poll(cx, &mut pair)
+        let polled = both.poll(cx, &mut ways);
+        if polled.is_pending() && !both.reads() {
+            return fault.as_mut().poll(cx).map(|()| End::Reset);
+        }
+        polled
     })
-    .await;
-    match end {
-        End::Finished => {}
-        End::Reset | End::Reaped | End::Closed => pair.reset(),
-    }
-    end
+    .await
+}
+
+/// Ready when either socket has an error, whatever lies before it to be read. The end of what the other side says is none.
+async fn fault(one: &ReadHalf<'_>, other: &ReadHalf<'_>) {
+    let (one, other) = (one.ready(Interest::ERROR), other.ready(Interest::ERROR));
+    select(pin!(one), pin!(other)).await;
 }
 
 /// Prepares a socket for relaying: prompt, and probed when it is silent. A listening socket hands this down to those it accepts.
@@ -134,6 +165,14 @@ impl Pair {
         let _ = self.inside.set_zero_linger();
         let _ = self.outside.set_zero_linger();
     }
+}
+
+/// The ends of both directions.
+struct Ways<'a> {
+    inside: &'a ReadHalf<'a>,
+    outside: &'a ReadHalf<'a>,
+    to_inside: WriteHalf<'a>,
+    to_outside: WriteHalf<'a>,
 }
 
 /// Both directions and the clock of half-closed silence.
@@ -160,14 +199,15 @@ impl<'a> Both<'a> {
         }
     }
 
-    fn poll(&mut self, cx: &mut Context<'_>, pair: &mut Pair) -> Poll<End> {
+    fn poll(&mut self, cx: &mut Context<'_>, ways: &mut Ways<'_>) -> Poll<End> {
         let before = (self.outward.moved, self.inward.moved);
+        let pool = &self.means.pool;
         let outward = self
             .outward
-            .poll(cx, &mut pair.inside, &mut pair.outside, &self.means.pool);
+            .poll(cx, ways.inside.as_ref(), &mut ways.to_outside, pool);
         let inward = self
             .inward
-            .poll(cx, &mut pair.outside, &mut pair.inside, &self.means.pool);
+            .poll(cx, ways.outside.as_ref(), &mut ways.to_inside, pool);
         let moved = (self.outward.moved - before.0, self.inward.moved - before.1);
         count(&self.means.bytes.outward, moved.0);
         count(&self.means.bytes.inward, moved.1);
@@ -180,9 +220,16 @@ impl<'a> Both<'a> {
                 Poll::Ready(End::Finished)
             }
             // One has ended: say so to its sink, once. When both have, the close says it.
-            (Poll::Ready(Ok(())), Poll::Pending) => self.poll_half_closed(cx, &pair.outside),
-            (Poll::Pending, Poll::Ready(Ok(()))) => self.poll_half_closed(cx, &pair.inside),
+            (Poll::Ready(Ok(())), Poll::Pending) => {
+                self.poll_half_closed(cx, ways.outside.as_ref())
+            }
+            (Poll::Pending, Poll::Ready(Ok(()))) => self.poll_half_closed(cx, ways.inside.as_ref()),
         }
+    }
+
+    /// Whether both sockets are read, which tells an error of either.
+    fn reads(&self) -> bool {
+        self.outward.reads() && self.inward.reads()
     }
 
     fn poll_half_closed(&mut self, cx: &mut Context<'_>, sink: &TcpStream) -> Poll<End> {
@@ -253,8 +300,8 @@ impl Direction {
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
-        source: &mut TcpStream,
-        sink: &mut TcpStream,
+        source: &TcpStream,
+        sink: &mut WriteHalf<'_>,
         pool: &Pool,
     ) -> Poll<io::Result<()>> {
         loop {
@@ -262,13 +309,13 @@ impl Direction {
                 Flow::Ended => return Poll::Ready(Ok(())),
                 Flow::Flowing => {
                     ready!(source.poll_read_ready(cx))?;
-                    if ready!(self.read(cx, source, pool))? == 0 {
+                    if self.read(source, pool)? == Some(0) {
                         self.flow = Flow::Ended;
                     }
                 }
                 Flow::Discarding => {
                     ready!(source.poll_read_ready(cx))?;
-                    if ready!(self.throw_away(cx, source, pool))? == 0 {
+                    if self.throw_away(source, pool)? == Some(0) {
                         self.flow = Flow::Ended;
                     }
                 }
@@ -285,47 +332,41 @@ impl Direction {
         }
     }
 
-    fn read(
-        &mut self,
-        cx: &mut Context<'_>,
-        source: &mut TcpStream,
-        pool: &Pool,
-    ) -> Poll<io::Result<usize>> {
+    fn read(&mut self, source: &TcpStream, pool: &Pool) -> io::Result<Option<usize>> {
         let mut buffer = pool.take(self.grade);
-        let mut filling = ReadBuf::new(&mut buffer);
-        let polled = Pin::new(source).poll_read(cx, &mut filling);
-        let read = filling.filled().len();
-        if read == 0 {
+        let received = receive(source, &mut buffer);
+        let Ok(Some(read @ 1..)) = received else {
             pool.give(buffer);
-            return polled.map_ok(|()| 0);
-        }
+            return received;
+        };
         self.grade = self.grade.after(read);
         self.flow = Flow::Holding {
             buffer,
             from: 0,
             to: read,
         };
-        polled.map_ok(|()| read)
+        received
     }
 
-    fn throw_away(
-        &mut self,
-        cx: &mut Context<'_>,
-        source: &mut TcpStream,
-        pool: &Pool,
-    ) -> Poll<io::Result<usize>> {
+    fn throw_away(&mut self, source: &TcpStream, pool: &Pool) -> io::Result<Option<usize>> {
         let mut buffer = pool.take(self.grade);
-        let mut filling = ReadBuf::new(&mut buffer);
-        let polled = Pin::new(source).poll_read(cx, &mut filling);
-        let read = filling.filled().len();
+        let received = receive(source, &mut buffer);
         pool.give(buffer);
-        polled.map_ok(|()| read)
+        received
     }
 
     fn discard(&mut self, pool: &Pool) {
         self.surrender(pool);
         if let Flow::Flowing = self.flow {
             self.flow = Flow::Discarding;
+        }
+    }
+
+    /// Whether this direction reads its source.
+    fn reads(&self) -> bool {
+        match self.flow {
+            Flow::Flowing | Flow::Discarding => true,
+            Flow::Holding { .. } | Flow::Ended => false,
         }
     }
 
@@ -343,6 +384,23 @@ impl Direction {
             flow @ (Flow::Ended | Flow::Discarding) => self.flow = flow,
             Flow::Flowing => {}
         }
+    }
+}
+
+/// What there is to be read; `None`: nothing yet. Less than there is room for is all there was: more is news to wait for.
+fn receive(source: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+    let mut received = None;
+    let told = source.try_io(Interest::READABLE, || {
+        let read = (&*SockRef::from(source)).read(buffer)?;
+        received = Some(read);
+        if (1..buffer.len()).contains(&read) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        Ok(())
+    });
+    match told {
+        Err(fault) if fault.kind() != io::ErrorKind::WouldBlock => Err(fault),
+        Ok(()) | Err(_) => Ok(received),
     }
 }
 

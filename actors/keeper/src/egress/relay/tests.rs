@@ -42,6 +42,15 @@ impl Bench {
         }
     }
 
+    /// The client's place is outside, and the server's inside, unless `inside`.
+    async fn turned(inside: bool) -> Bench {
+        let mut bench = Bench::new(Patience::default()).await;
+        if !inside {
+            std::mem::swap(&mut bench.client, &mut bench.server);
+        }
+        bench
+    }
+
     async fn end(&mut self) -> End {
         self.ends
             .join_next()
@@ -140,28 +149,66 @@ async fn a_half_close_of_the_server_leaves_the_client_speaking() {
 #[tokio::test]
 async fn a_reset_on_one_side_is_a_reset_on_the_other() {
     for inside in [true, false] {
-        let mut bench = Bench::new(Patience::default()).await;
-        let (dying, mut living) = if inside {
-            (bench.client, bench.server)
-        } else {
-            (bench.server, bench.client)
-        };
+        let mut bench = Bench::turned(inside).await;
 
-        dying.set_zero_linger().expect("linger");
-        drop(dying);
+        bench.client.set_zero_linger().expect("linger");
+        drop(bench.client);
 
-        let fault = living.read(&mut [0; 1]).await.expect_err("a reset");
+        let fault = bench.server.read(&mut [0; 1]).await.expect_err("a reset");
         assert_eq!(fault.kind(), ErrorKind::ConnectionReset, "inside: {inside}");
-        assert_eq!(
-            bench
-                .ends
-                .join_next()
-                .await
-                .expect("ends")
-                .expect("no panic"),
-            End::Reset
-        );
+        let end = bench.ends.join_next().await.expect("ends");
+        assert_eq!(end.expect("no panic"), End::Reset);
     }
+}
+
+#[tokio::test]
+async fn a_reset_passes_by_what_the_other_side_does_not_read() {
+    for inside in [true, false] {
+        let mut bench = Bench::turned(inside).await;
+        fill(&mut bench.client).await;
+
+        bench.client.set_zero_linger().expect("linger");
+        drop(bench.client);
+
+        hear_of_a_reset(&bench.server).await;
+        let end = bench.ends.join_next().await.expect("ends");
+        assert_eq!(end.expect("no panic"), End::Reset, "inside: {inside}");
+    }
+}
+
+#[tokio::test]
+async fn a_reset_after_a_half_close_reaches_a_silent_side() {
+    for inside in [true, false] {
+        let mut bench = Bench::turned(inside).await;
+        bench.client.shutdown().await.expect("half-close");
+        assert_eq!(bench.server.read(&mut [0; 1]).await.expect("EOF"), 0);
+
+        bench.client.set_zero_linger().expect("linger");
+        drop(bench.client);
+
+        hear_of_a_reset(&bench.server).await;
+        let end = bench.ends.join_next().await.expect("ends");
+        assert_eq!(end.expect("no panic"), End::Reset, "inside: {inside}");
+    }
+}
+
+/// Writes until sockets and relay are full.
+async fn fill(sink: &mut TcpStream) -> usize {
+    let (chunk, mut sent) = (pattern(256 << 10), 0);
+    let fill = async {
+        loop {
+            sent += sink.write(&chunk).await.expect("write");
+        }
+    };
+    let stalled = tokio::time::timeout(Duration::from_millis(300), fill).await;
+    assert!(stalled.is_err());
+    sent
+}
+
+/// Told of it at once, though nothing is read.
+async fn hear_of_a_reset(socket: &TcpStream) {
+    let told = tokio::time::timeout(Duration::from_secs(5), socket.ready(Interest::ERROR)).await;
+    assert!(told.expect("in time").expect("told").is_error());
 }
 
 #[tokio::test]
@@ -247,17 +294,8 @@ async fn read_slowly(source: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
 async fn an_idle_connection_holds_no_buffer_and_a_stalled_one_holds_one() {
     let bench = Bench::new(Patience::default()).await;
     let mut server = bench.server;
-    let chunk = pattern(256 << 10);
 
-    // Nobody reads: at some point sockets and relay are full.
-    let mut sent = 0;
-    let fill = async {
-        loop {
-            sent += server.write(&chunk).await.expect("write");
-        }
-    };
-    let stalled = tokio::time::timeout(Duration::from_millis(300), fill).await;
-    assert!(stalled.is_err());
+    let sent = fill(&mut server).await;
     assert!(bench.means.pool.large_out() <= 1);
     server.shutdown().await.expect("half-close");
     let mut client = bench.client;
