@@ -60,6 +60,35 @@ fn the_log_of_a_lasting_sandbox_says_that_landlock_is_missing() {
     }
 }
 
+#[test]
+fn a_rule_with_binaries_is_refused_where_nobody_can_be_observed() {
+    let rule = "network_policies: {r: {endpoints: [{host: a.test, port: 80}]";
+    for (name, calls) in [
+        ("pidfd_open", "434:38"),
+        ("pidfd_getfd", "438:1"),
+        ("process_vm_readv", "310:1"),
+    ] {
+        let Some(without) = without(calls) else {
+            return;
+        };
+        for area in everyone() {
+            let done = |more: &str| {
+                Run::with_text(&area, &format!("version: 1\n{rule}{more}}}}}\n"))
+                    .under(without)
+                    .command(["/bin/echo", "ran"])
+                    .finish()
+            };
+
+            let choosy = done(", binaries: [{path: /bin/a}]");
+            assert_eq!(choosy.exited(125).text(), "", "{choosy}");
+            for word in ["network_policies.r", "binaries", name] {
+                assert!(choosy.stderr.contains(word), "{word}: {choosy}");
+            }
+            assert_eq!(done("").exited(0).text(), "ran\n");
+        }
+    }
+}
+
 /// The three calls of Landlock, where the list `lsm=` leaves it out and where the kernel does not have it.
 const NOT_BOOTED: &str = "444:95,445:95,446:95";
 const NOT_BUILT: &str = "444:38,445:38,446:38";

@@ -11,7 +11,7 @@ pub mod view;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-use holdfast_kernel::landlock;
+use holdfast_kernel::{landlock, look};
 use holdfast_policy::{Compatibility, OnLinkLoss, Policy};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{Gid, Uid};
@@ -98,6 +98,8 @@ pub struct Host {
     pub hard: [u64; 3],
     /// Landlock's version; 0 without it.
     pub landlock: i32,
+    /// The call without which nobody who connects can be observed, and what this host answers to it, if it refuses one.
+    pub unobservable: Option<String>,
     /// Where the runtime keeps files and sockets of its own: no view shows them.
     pub hidden: Vec<PathBuf>,
 }
@@ -139,6 +141,16 @@ pub enum Unplanned {
         "landlock.compatibility is hard_requirement and this kernel has no Landlock; boot with `lsm=landlock,…` or write best_effort"
     )]
     Landlock,
+    /// A rule is for some programs only, and nobody can be told apart.
+    #[error(
+        "network_policies.{key} names binaries, and this host lets nobody be observed ({told}); allow that call (in a container: in its seccomp profile), or remove `binaries` to allow every program"
+    )]
+    Unobservable {
+        /// The key of the rule.
+        key: String,
+        /// The call that is refused.
+        told: String,
+    },
     /// A limit that is not to be had.
     #[error(
         "{0}; raise that, write less, or write `landlock: {{compatibility: best_effort}}` to make do with it"
@@ -203,6 +215,7 @@ impl Host {
                 hard(Resource::RLIMIT_DATA),
             ],
             landlock: landlock::abi(),
+            unobservable: look::attempt().err().map(|error| error.told()),
             hidden: Vec::new(),
         }
     }
@@ -239,6 +252,15 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     let demanded = policy.compatibility() == Compatibility::HardRequirement;
     if demanded && host.landlock == 0 {
         return Err(Unplanned::Landlock);
+    }
+    let mut rules = policy.rules().iter();
+    if let Some(told) = &host.unobservable
+        && let Some(choosy) = rules.find(|rule| rule.binaries.is_some())
+    {
+        return Err(Unplanned::Unobservable {
+            key: choosy.key.clone(),
+            told: told.clone(),
+        });
     }
     let mut view = plan_view(policy, host);
     for path in &host.hidden {

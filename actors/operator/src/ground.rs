@@ -64,6 +64,7 @@ impl Ground<'_> {
                 | Unplanned::OwnMissing(_)
                 | Unplanned::Root(_)
                 | Unplanned::Landlock
+                | Unplanned::Unobservable { .. }
                 | Unplanned::Processes
                 | Unplanned::Exceeding(_)
                 | Unplanned::User { .. }
@@ -79,6 +80,7 @@ impl Ground<'_> {
                 | Unplanned::OwnMissing(_)
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
+                | Unplanned::Unobservable { .. }
                 | Unplanned::Processes
                 | Unplanned::Exceeding(_)
                 | Unplanned::User { .. }

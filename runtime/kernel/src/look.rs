@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
+use nix::unistd::{Pid, gettid};
 
 use crate::descriptors::{self, noted};
 use crate::error::{Called, Error, Result, answered};
@@ -158,6 +158,15 @@ impl Pinned {
         answered("getsockopt", answer.into())?;
         Ok(value)
     }
+}
+
+/// Looks at this very thread as a caller is looked at. The error names the call that is not to be had here.
+pub fn attempt() -> Result<()> {
+    let nowhere = [0u8; size_of::<libc::sockaddr>()];
+    let tid = gettid().as_raw().unsigned_abs();
+    let thread = Thread::hold(tid)?;
+    thread.pin(thread.pidfd.as_raw_fd())?;
+    target(tid, nowhere.as_ptr() as u64, nowhere.len() as u64).map(drop)
 }
 
 /// Reads the socket address of `length` bytes at `address` in the memory of `tid`.
@@ -347,6 +356,11 @@ mod tests {
     }
 
     #[test]
+    fn whoever_may_look_at_callers_is_told_so() {
+        attempt().expect("a thread may look at itself");
+    }
+
+    #[test]
     fn a_pinned_socket_is_the_callers_own() {
         let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
         let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
@@ -354,7 +368,7 @@ mod tests {
             .set_write_timeout(Some(Duration::from_millis(1500)))
             .expect("set");
 
-        let pinned = Thread::hold(nix::unistd::gettid().as_raw().unsigned_abs())
+        let pinned = Thread::hold(gettid().as_raw().unsigned_abs())
             .and_then(|thread| thread.pin(stream.as_raw_fd()))
             .expect("pin");
 
@@ -397,7 +411,7 @@ mod tests {
         let family = u16::try_from(libc::AF_INET).expect("family");
         let mut bytes = family.to_ne_bytes().to_vec();
         bytes.extend([1, 187, 93, 184, 216, 34, 0, 0, 0, 0, 0, 0, 0, 0]);
-        let tid = nix::unistd::gettid().as_raw().unsigned_abs();
+        let tid = gettid().as_raw().unsigned_abs();
 
         let read = target(tid, bytes.as_ptr() as u64, bytes.len() as u64).expect("read");
 
@@ -418,7 +432,7 @@ mod tests {
     #[test]
     fn a_thread_knows_its_process_and_that_ones_parent() {
         let place = std::thread::spawn(|| {
-            let tid = nix::unistd::gettid().as_raw().unsigned_abs();
+            let tid = gettid().as_raw().unsigned_abs();
             (
                 tid,
                 Thread::hold(tid)

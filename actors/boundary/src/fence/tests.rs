@@ -48,3 +48,27 @@ fn a_missing_landlock_is_refused_where_it_is_demanded() {
 
     assert!(matches!(planned, Err(Unplanned::Landlock)), "{planned:?}");
 }
+
+#[test]
+fn binaries_are_refused_where_nobody_can_be_observed() {
+    let root = tempfile::tempdir().expect("a directory");
+    let host = Host {
+        unobservable: Some("pidfd_getfd: Operation not permitted".to_owned()),
+        ..host(root.path())
+    };
+    let rule = |more: &str| {
+        let endpoints = "endpoints: [{host: a.test, port: 80}]";
+        policy(&format!("network_policies: {{r: {{{endpoints}{more}}}}}"))
+    };
+
+    let choosy = plan(&rule(", binaries: [{path: /bin/a}]"), &host);
+    let open = plan(&rule(""), &host);
+
+    let refused = choosy.expect_err("refused").to_string();
+    assert!(
+        refused.starts_with("network_policies.r names binaries"),
+        "{refused}"
+    );
+    assert!(refused.contains("pidfd_getfd"), "{refused}");
+    assert!(open.is_ok(), "{open:?}");
+}
