@@ -222,6 +222,21 @@ static int reconnect(char **a) {
     return 0;
 }
 
+// abort IP PORT COUNT: connections that are reset as soon as they are made.
+static int abort_at_once(char **a) {
+    struct place to = place(a[0], a[1]);
+    int count = atoi(a[2]), made = 0;
+    for (int i = 0; i < count; i++) {
+        int s = stream_socket(&to);
+        struct linger abort_at_close = {1, 0};
+        setsockopt(s, SOL_SOCKET, SO_LINGER, &abort_at_close, sizeof abort_at_close);
+        made += !connect(s, (void *)&to.address, to.length);
+        close(s);
+    }
+    printf("made=%d\n", made);
+    return 0;
+}
+
 static struct place all_to;
 static pthread_barrier_t together;
 static int per_thread;
@@ -340,5 +355,5 @@ const struct command attack_commands[] = {
     {"x32", 0, x32},               {"strangers", 1, strangers}, {"kill", 2, send_signal},        {"identity", 0, identity},
     {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 5, interrupted}, {"victims", 3, victims},
     {"descriptors", 0, descriptors}, {"bequeath", 4, bequeath}, {"inherit", 3, inherit}, {"reconnect", 4, reconnect},
-    {"deny", 2, deny},             {0},
+    {"deny", 2, deny},             {"abort", 3, abort_at_once}, {0},
 };

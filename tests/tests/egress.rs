@@ -4,8 +4,10 @@ use holdfast_tests::probe::{outside, probe};
 use holdfast_tests::servers::refusing::{Blackhole, Refusing};
 use holdfast_tests::servers::{FOUR, SIX, tcp};
 use holdfast_tests::skip::skip;
+use holdfast_tests::wait::until;
 use holdfast_tests::{Policy, Record, Run, everyone};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::signal::Signal;
 use std::net::TcpListener;
 use std::path::Path;
 use std::time::Duration;
@@ -588,6 +590,42 @@ fn signals_during_connect_are_the_programs_own_affair() {
             done.text()
         );
         assert!(number("good") > 100, "{}", done.text());
+    }
+}
+
+/// Whose they were cannot be asked any more when they are accepted.
+#[test]
+fn a_connection_that_is_reset_at_once_leaves_one_record_and_one_dial() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let port = server.port();
+        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_for(
+            "origin",
+            ("origin.test", port),
+            &[probe],
+        );
+        let abort = format!("{} abort origin.test {port} 100", probe.display());
+        let run = Run::new(&area, &policy)
+            .shell(&format!("{abort}; exec sleep 600"))
+            .start();
+        run.expect("made=100");
+
+        until(
+            "what was dialled is let go",
+            Duration::from_secs(15),
+            || run.records().len() >= 100,
+        );
+        run.signal(Signal::SIGTERM);
+        let done = run.finish();
+
+        assert_eq!(done.about("origin.test", port).len(), 100, "{done}");
+        let probe = probe.to_str().expect("text");
+        for record in &done.records {
+            assert!(record.allowed(), "{done}");
+            assert_eq!(record.text("binary"), probe, "{done}");
+        }
+        assert!(server.accepted() <= 100, "{} arrived", server.accepted());
     }
 }
 

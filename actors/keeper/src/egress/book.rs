@@ -16,7 +16,7 @@
 //!                                  (relay, record) ◀─────────────┘
 //! ```
 //!
-//! From every state before `Accepted`, `Gone` and the deadline lead to a record that says "abandoned", and `Unheard` to one that says why; from every state at all `Over` does.
+//! From every state before `Accepted`, `Gone` and the deadline, which a `Reset` brings nearer, lead to a record that says "abandoned", and `Unheard` to one that says why; from every state at all `Over` does.
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
 //! identity that the broker recorded for the socket's cookie and this destination; an upstream that was dialled early serves only the destination it was dialled for.
@@ -38,6 +38,7 @@ use arrival::refuse;
 use holdfast_clock::Moment;
 use open::Connections;
 use pending::{Attempt, Bound, Pending, State, Who, report};
+use std::collections::HashSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -47,6 +48,8 @@ pub struct Book<H: Hands> {
     last: u64,
     pending: Pending<H>,
     open: Connections,
+    /// Where connections have led, since time last passed, that were reset before they were accepted.
+    resets: HashSet<SocketAddr>,
     counts: Counts,
 }
 
@@ -60,6 +63,7 @@ impl<H: Hands> Default for Book<H> {
             last: 0,
             pending,
             open,
+            resets: HashSet::new(),
             counts: Counts::default(),
         }
     }
@@ -81,6 +85,10 @@ impl<H: Hands> Book<H> {
                 self.let_go(serial, |bound| State::Bare(Some(bound)), now)
             }
             Event::Accepted(accepted) => self.accepted(accepted, now, judge),
+            Event::Reset { destination } => {
+                self.reset(destination);
+                Vec::new()
+            }
             Event::Gone { call } => self.gone(call, Fate::Abandoned),
             Event::Unheard { call, why } => self.gone(call, Fate::Unheard(why)),
             Event::Closed { serial } => self.closed(serial),
@@ -195,7 +203,8 @@ impl<H: Hands> Book<H> {
                 told.into_iter().collect()
             }
             State::Dialling(bound) => {
-                self.keep(serial, who, State::Ready(bound, upstream, address), now);
+                let state = State::Ready(bound, upstream, address);
+                self.keep_until(serial, who, state, deadline.min(now + LIFETIME));
                 Vec::new()
             }
             // It may have waited for long: what was judged when it came is judged again.
@@ -236,7 +245,8 @@ impl<H: Hands> Book<H> {
                     .collect()
             }
             State::Dialling(bound) => {
-                self.keep(serial, who, State::Broken(bound, failure), now);
+                let state = State::Broken(bound, failure);
+                self.keep_until(serial, who, state, deadline.min(now + LIFETIME));
                 Vec::new()
             }
             State::Awaited(bound, waiter) => {
@@ -304,14 +314,16 @@ impl<H: Hands> Book<H> {
         } else {
             LIFETIME
         };
-        self.pending.insert(
-            serial,
-            Attempt {
-                who,
-                state,
-                deadline: now + lifetime,
-            },
-        );
+        self.keep_until(serial, who, state, now + lifetime);
+    }
+
+    fn keep_until(&mut self, serial: Serial, who: Who<H>, state: State<H>, deadline: Moment) {
+        let attempt = Attempt {
+            who,
+            state,
+            deadline,
+        };
+        self.pending.insert(serial, attempt);
     }
 
     fn serial(&mut self) -> Serial {
@@ -345,6 +357,11 @@ fn record<H: Hands>(slot: Option<H::Slot>, report: Box<Report>) -> Command<H> {
 pub const PENDING: usize = 8192;
 /// How long what was prepared waits for its connection.
 pub const LIFETIME: Duration = Duration::from_secs(30);
+/// The same where a connection was reset before it was accepted. Its cookie went with its socket, so this may be the one that was prepared for;
+/// a caller that was let go is here in less than this.
+pub const TARDY: Duration = Duration::from_secs(1);
+/// Destinations of such connections that are remembered; what was prepared for others waits for as long as ever.
+const RESETS: usize = 1024;
 /// Longer than any dial: its end, not this, ends the wait.
 pub const DIALLING: Duration = Duration::from_mins(5);
 

@@ -2,9 +2,10 @@
 
 use super::event::{Command, Hands};
 use super::pending::{Attempt, State};
-use super::{Book, Commands, answer, record};
+use super::{Book, Commands, RESETS, TARDY, answer, record};
 use crate::egress::attempt::{Call, Cookie, Fate, Judge, Serial};
 use holdfast_clock::Moment;
+use std::net::SocketAddr;
 
 impl<H: Hands> Book<H> {
     pub(super) fn gone(&mut self, call: Call, fate: Fate) -> Commands<H> {
@@ -21,9 +22,17 @@ impl<H: Hands> Book<H> {
     pub(super) fn passed(&mut self, now: Moment) -> Commands<H> {
         let past = self.pending.past(now);
         self.counts.expired += past.len() as u64;
+        self.pending.hurry(&self.resets, now + TARDY);
+        self.resets.clear();
         past.into_iter()
             .flat_map(|serial| self.cut(serial, libc::ETIMEDOUT))
             .collect()
+    }
+
+    pub(super) fn reset(&mut self, destination: SocketAddr) {
+        if self.resets.len() < RESETS {
+            self.resets.insert(destination);
+        }
     }
 
     pub(super) fn held(&mut self, now: Moment) -> Commands<H> {
@@ -39,8 +48,10 @@ impl<H: Hands> Book<H> {
             };
             match state {
                 State::Ready(bound, ..) => self.keep(serial, who, State::Bare(Some(bound)), now),
-                state @ (State::Broken(..) | State::Bare(_)) => self.keep(serial, who, state, now),
-                state @ (State::Asked(_) | State::Dialling(_) | State::Awaited(..)) => {
+                state @ (State::Dialling(_) | State::Broken(..) | State::Bare(_)) => {
+                    self.keep(serial, who, state, now);
+                }
+                state @ (State::Asked(_) | State::Awaited(..)) => {
                     let attempt = Attempt {
                         who,
                         state,

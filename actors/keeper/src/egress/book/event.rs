@@ -53,6 +53,11 @@ pub enum Event<H: Hands> {
     },
     /// A connection arrived.
     Accepted(Accepted<H>),
+    /// A connection arrived that was reset already: it needs nothing, and nobody can tell any more whose it was.
+    Reset {
+        /// Where to, as the kernel has it.
+        destination: SocketAddr,
+    },
     /// The caller of a pending `connect()` was interrupted or is gone.
     Gone {
         /// Which call.

@@ -6,7 +6,7 @@ use super::super::attempt::{
 use super::event::{Command, Dial, Hands, Waiting};
 use holdfast_clock::Moment;
 use holdfast_policy::{Denied, Destination};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -79,6 +79,17 @@ impl<H: Hands> State<H> {
             | State::Broken(bound, _)
             | State::Awaited(bound, _) => Some(bound),
             State::Bare(bound) => bound.as_ref(),
+        }
+    }
+
+    /// The destination that a caller was let go to, as long as its connection has not come.
+    fn prepared(&self) -> Option<&Bound> {
+        match self {
+            State::Dialling(bound) | State::Ready(bound, ..) | State::Broken(bound, _) => {
+                Some(bound)
+            }
+            State::Bare(bound) => bound.as_ref(),
+            State::Asked(_) | State::Awaited(..) => None,
         }
     }
 
@@ -274,6 +285,19 @@ impl<H: Hands> Pending<H> {
 
     pub(super) fn serials(&self) -> Vec<Serial> {
         self.attempts.keys().copied().collect()
+    }
+
+    /// What waits for a connection to one of `destinations` does so until `deadline` at most.
+    pub(super) fn hurry(&mut self, destinations: &HashSet<SocketAddr>, deadline: Moment) {
+        if destinations.is_empty() {
+            return;
+        }
+        for attempt in self.attempts.values_mut() {
+            let prepared = attempt.state.prepared();
+            if prepared.is_some_and(|bound| destinations.contains(&bound.destination)) {
+                attempt.deadline = attempt.deadline.min(deadline);
+            }
+        }
     }
 
     pub(super) fn past(&self, now: Moment) -> Vec<Serial> {

@@ -362,6 +362,38 @@ fn what_waits_in_the_backlog_keeps_its_caller_and_gives_back_its_upstream() {
 }
 
 #[test]
+fn what_was_prepared_for_a_connection_that_was_reset_does_not_wait_for_it_long() {
+    let mut desk = Desk::new();
+    let reset = |desk: &mut Desk| {
+        let destination = at(OPEN, PORT);
+        desk.step(Event::Reset { destination })
+    };
+    for call in [1, 2] {
+        desk.attempt(call, OPEN, curl(), true);
+        desk.dialled(call, OPEN);
+    }
+    desk.attempt(3, OPEN, curl(), false);
+    desk.step(Event::Released { serial: Serial(3) });
+    desk.attempt(4, GUARDED, curl(), true);
+    desk.dialled(4, GUARDED);
+
+    assert!(reset(&mut desk).is_empty());
+    assert!(desk.step(Event::Passed).is_empty());
+    desk.now += Duration::from_millis(1);
+    assert_eq!(
+        desk.accept(1, OPEN),
+        ["record connected 127.0.0.1", "relay 1"],
+        "the other one was reset"
+    );
+    desk.dialled(3, OPEN);
+
+    desk.now = Moment::ORIGIN + TARDY;
+    let ended = desk.step(Event::Passed);
+    assert_eq!(ended, ["record abandoned", "record abandoned"]);
+    assert_eq!(desk.book.pending(), 1, "elsewhere nothing was reset");
+}
+
+#[test]
 fn a_caller_is_answered_even_if_its_dial_is_never_heard_of_again() {
     let mut desk = Desk::new();
     desk.attempt(1, OPEN, curl(), true);

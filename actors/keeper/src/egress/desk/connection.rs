@@ -63,6 +63,17 @@ impl Drop for Departure<'_> {
     }
 }
 
+/// Whether the connection was reset before anybody could ask whose it is. The kernel forgets the workload's socket a little before its reset is here.
+async fn is_reset(stream: &std::net::TcpStream) -> bool {
+    for pause in LOOKS {
+        if stream.peer_addr().is_err() {
+            return true;
+        }
+        tokio::time::sleep(pause).await;
+    }
+    stream.peer_addr().is_err()
+}
+
 impl Desk {
     /// Serves an accepted connection until it ends.
     pub(crate) fn receive(self: &Arc<Self>, arrival: Arrival) {
@@ -79,11 +90,18 @@ impl Desk {
             cookies,
             permit,
         } = arrival;
-        let cookie = cookies.cookie(client, destination).unwrap_or_else(|fault| {
-            bump(&self.counters.unlooked);
-            race!(%fault, "look up the cookie of a connection");
-            None
-        });
+        let cookie = match cookies.cookie(client, destination) {
+            Ok(None) if is_reset(&stream).await => {
+                self.step(Event::Reset { destination });
+                return;
+            }
+            Ok(cookie) => cookie,
+            Err(fault) => {
+                bump(&self.counters.unlooked);
+                race!(%fault, "look up the cookie of a connection");
+                None
+            }
+        };
         if self.serve_canary(&stream, destination, cookie) {
             return;
         }
@@ -150,3 +168,10 @@ impl Desk {
         }
     }
 }
+
+/// Between the looks at a connection whose other end is gone.
+const LOOKS: [Duration; 3] = [
+    Duration::from_millis(1),
+    Duration::from_millis(10),
+    Duration::from_millis(100),
+];

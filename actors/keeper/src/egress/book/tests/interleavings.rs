@@ -24,6 +24,7 @@ enum Happening {
         to: usize,
     },
     Gone(usize),
+    Reset(usize),
     Closed(usize),
     Wait {
         seconds: u64,
@@ -57,6 +58,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (0..64_usize).prop_map(Happening::Deferred),
         4 => (0..6_u64, 0..3_usize).prop_map(|(cookie, to)| Happening::Accept { cookie, to }),
         1 => (0..64_usize).prop_map(Happening::Gone),
+        1 => (0..3_usize).prop_map(Happening::Reset),
         1 => (0..64_usize).prop_map(Happening::Closed),
         1 => (0..400_u64, any::<bool>()).prop_map(|(seconds, held)| Happening::Wait { seconds, held }),
         1 => any::<bool>().prop_map(Happening::Revise),
@@ -130,6 +132,10 @@ impl Run {
                     self.world.unanswered.remove(&call);
                     self.step(Event::Gone { call }, None);
                 }
+            }
+            Happening::Reset(to) => {
+                let destination = at(PLACES[to], PORT);
+                self.step(Event::Reset { destination }, None);
             }
             Happening::Closed(index) => {
                 if let Some(serial) = self.world.relayed.get(index).copied() {
