@@ -1,5 +1,6 @@
 //! It works where the caller is, or says what is missing: never a run without its fence. (Promise 9.)
 
+use holdfast_policy::MOST_PORTS;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::{
     Area, Caller, Finished, Policy, Run, artefacts, caller, everyone, probe, skip,
@@ -313,6 +314,31 @@ fn a_policy_with_more_ports_than_the_soft_limit_starts_and_ends_without_a_word()
         for word in ["1100 ports", "descriptors: ", " of 1090 are free"] {
             assert!(done.stderr.contains(word), "{word}: {done}");
         }
+    }
+}
+
+/// EX-23: the most that a policy may name is also what a sandbox can listen on.
+#[test]
+fn a_policy_with_as_many_ports_as_it_may_name_starts() {
+    let named = |most: usize| {
+        let ports: Vec<String> = (2000..2000 + most).map(|port| port.to_string()).collect();
+        let ports = ports.join(", ");
+        format!(
+            "version: 1\nnetwork_policies: {{many: {{endpoints: [{{host: a.test, ports: [{ports}]}}]}}}}\n"
+        )
+    };
+    for area in everyone() {
+        let bounded = |policy: &str| {
+            Run::with_text(&area, policy)
+                .under(["prlimit", "--nofile=1024:20000"])
+                .shell("echo started")
+                .finish()
+        };
+        let done = bounded(&named(MOST_PORTS));
+        assert_eq!(done.exited(0).text(), "started\n", "{done}");
+        let done = bounded(&named(MOST_PORTS + 1));
+        assert_eq!(done.exited(2).text(), "", "{done}");
+        assert!(done.stderr.contains("name 8001 ports"), "{done}");
     }
 }
 

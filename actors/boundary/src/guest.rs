@@ -166,12 +166,34 @@ pub(crate) fn admit(knocking: Credentials, own: u32) -> Result<(), &'static str>
     Ok(())
 }
 
-/// What may wait to be handed over: a listener a port, and little else.
-const MOST_PARCELS: usize = 8192;
+/// What may wait to be handed over: a listener a port, as ports of former revisions stay open, and little else.
+const MOST_PARCELS: usize = u16::MAX as usize + 64;
 
 #[cfg(test)]
 mod tests {
+    use holdfast_kernel::handoff::pair;
+    use holdfast_wire::v1;
+
     use super::*;
+    use crate::holder::Origin;
+
+    #[test]
+    fn a_keeper_can_be_handed_a_listener_on_every_port() {
+        let (socket, _far) = pair().expect("a pair of sockets");
+        let guest = Guest::new(
+            Seat {
+                number: 1,
+                origin: Origin::Forked,
+            },
+            Arc::new(socket),
+        );
+
+        for port in 1..=u16::MAX.into() {
+            guest.post((Kind::Listener(v1::Listener { port }), Vec::new()));
+        }
+
+        assert!(!guest.cut.is_cancelled());
+    }
 
     #[test]
     fn only_a_process_outside_and_of_the_same_user_is_admitted() {

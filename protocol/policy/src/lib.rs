@@ -38,7 +38,7 @@ pub use filesystem::{Compatibility, Filesystem};
 pub use glob::{BadGlob, Glob};
 pub use host::{Host, Wildcard};
 pub use name::{BadName, Fault, Name};
-pub use network::DEFAULT_PORT;
+pub use network::{DEFAULT_PORT, MOST_PORTS};
 pub use policy::{Captured, OnLinkLoss, Policy};
 pub use problem::{Invalid, Problem};
 pub use process::{Account, Limits, Process};

@@ -25,10 +25,27 @@ pub(crate) fn read(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) ->
     let named = place
         .named("`network_policies`", findings)
         .unwrap_or_default();
-    let mut rules: Vec<Rule> = named
-        .into_iter()
-        .filter_map(|(key, place)| rule(key, &place, hosts, findings))
-        .collect();
+    let mut rules = Vec::new();
+    let mut ports = BTreeSet::new();
+    let mut exceeding = None;
+    for (key, place) in named {
+        let Some(rule) = rule(key, &place, hosts, findings) else {
+            continue;
+        };
+        ports.extend(rule.endpoints.iter().flat_map(|e| e.ports.listed()));
+        if ports.len() > MOST_PORTS {
+            exceeding.get_or_insert(place);
+        }
+        rules.push(rule);
+    }
+    if let Some(place) = exceeding {
+        let message = format!(
+            "the rules name {} ports, and {MOST_PORTS} can be listened on",
+            ports.len()
+        );
+        let fix = "name fewer, or write `port: \"*\"` where host and program say enough";
+        findings.add(&place, Complaint::new(message, fix));
+    }
     rules.sort_by(|a, b| a.key.cmp(&b.key));
     rules
 }
@@ -296,6 +313,8 @@ fn binary(text: &str) -> Result<Glob, Complaint> {
 
 /// The port of the sandbox's own resolver.
 pub(crate) const DNS: u16 = 53;
+/// How many ports the rules of a policy may name together: each is a socket that is listened on, with three descriptors.
+pub const MOST_PORTS: usize = 8_000;
 /// As long as a metric's label may be.
 const MAX_LABEL: usize = 128;
 

@@ -106,6 +106,15 @@ impl Ports {
         }
     }
 
+    /// Those that are written one by one.
+    pub(crate) fn listed(&self) -> impl Iterator<Item = u16> {
+        let listed = match self {
+            Self::Any => None,
+            Self::Listed(ports) => Some(ports),
+        };
+        listed.into_iter().flatten().copied()
+    }
+
     /// The lowest port that is in both.
     pub(crate) fn shared(&self, other: &Self) -> Option<u16> {
         match (self, other) {

@@ -45,6 +45,32 @@ fn a_port_that_no_connection_has_is_refused() {
 
 // PO-03
 #[test]
+fn more_ports_than_can_be_listened_on_are_refused_where_they_become_too_many() {
+    let rule = |name: &str, from: usize, to: usize| {
+        let ports: Vec<String> = (from..to).map(|port| port.to_string()).collect();
+        let ports = ports.join(", ");
+        format!("  {name}: {{endpoints: [{{host: {name}.test, ports: [{ports}]}}]}}\n")
+    };
+    let first = 1_000;
+    let most = first + MOST_PORTS;
+    let full = format!(
+        "version: 1\nnetwork_policies:\n{}{}",
+        rule("b", first, most),
+        rule("a", first, most)
+    );
+    assert_eq!(policy(&full).captured_ports().named.len(), MOST_PORTS);
+    let told = told(&format!("{full}{}", rule("c", most, most + 2)));
+    assert!(
+        told.starts_with("policy.yaml:5:6: network_policies.c: "),
+        "{told}"
+    );
+    for word in ["name 8002 ports", "8000 can be", "`port: \"*\"`"] {
+        assert!(told.contains(word), "{word}: {told}");
+    }
+}
+
+// PO-03
+#[test]
 fn a_name_whose_own_addresses_are_all_unlisted_is_refused() {
     let with = |hosts: &str| {
         let endpoint = endpoint("{host: a.test, allowed_ips: [10.0.0.0/8]}");
