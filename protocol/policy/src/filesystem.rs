@@ -52,8 +52,9 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Filesys
         }
     }
     let include_workdir = include_workdir.flatten().unwrap_or(false);
-    let granted = |key| fields.get(key).is_some_and(|place| !place.is_empty_list());
-    if !include_workdir && !granted("read_only") && !granted("read_write") {
+    let grants_nothing =
+        |key| fields.lacks(key) || fields.get(key).is_some_and(|place| place.is_empty_list());
+    if !include_workdir && grants_nothing("read_only") && grants_nothing("read_write") {
         let fix = "list at least what programs need, such as `read_only: [/usr, /lib, /lib64, /bin, /etc]`";
         findings.add(
             place,

@@ -84,7 +84,7 @@ fn label(text: &str) -> Result<(), Complaint> {
 
 fn endpoints(fields: &Fields<'_>, hosts: &Hosts, findings: &mut Findings) -> Vec<Arc<Endpoint>> {
     let Some(place) = fields.get("endpoints") else {
-        if !fields.has("endpoints") {
+        if fields.lacks("endpoints") {
             let fix = "add `endpoints: [{host: example.com, port: 443}]`";
             findings.add(
                 fields.place(),
@@ -141,7 +141,7 @@ fn endpoint(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) -> Option
 
 fn host(fields: &Fields<'_>, findings: &mut Findings) -> Option<Host> {
     let Some(place) = fields.get("host") else {
-        if fields.has("host") {
+        if !fields.lacks("host") {
             return None;
         }
         if fields.has("allowed_ips") {
@@ -283,7 +283,7 @@ fn binaries(fields: &Fields<'_>, findings: &mut Findings) -> Option<Vec<Glob>> {
             continue;
         };
         let Some(path) = fields.get("path") else {
-            if !fields.has("path") {
+            if fields.lacks("path") {
                 let fix = "add `path: /usr/bin/curl`";
                 findings.add(&place, Complaint::new("the binary has no `path`", fix));
             }

@@ -254,7 +254,7 @@ fn read(root: &Place<'_>, findings: &mut Findings) -> Option<Policy> {
 
 fn version(fields: &Fields<'_>, findings: &mut Findings) {
     let Some(place) = fields.get("version") else {
-        if !fields.has("version") {
+        if fields.lacks("version") {
             findings.add(
                 fields.place(),
                 Complaint::new("`version` is missing", "add `version: 1`"),

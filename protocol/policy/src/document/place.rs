@@ -25,6 +25,8 @@ pub(crate) struct Keys {
 pub(crate) struct Fields<'d> {
     place: Place<'d>,
     entries: &'d [(Key, Node)],
+    /// Whether one of the keys is unknown: it may be a slip for one that seems to be missing.
+    misspelt: bool,
 }
 
 impl<'d> Place<'d> {
@@ -46,13 +48,16 @@ impl<'d> Place<'d> {
     /// The mapping here, if all its keys are known, given once, and have a value. Otherwise what can be used of it.
     pub(crate) fn fields(&self, keys: &Keys, findings: &mut Findings) -> Option<Fields<'d>> {
         let entries = self.entries(keys.what, findings)?;
+        let mut misspelt = false;
         for (key, _) in entries {
             let name = key.name.as_str();
             if keys.known.contains(&name) {
                 continue;
             }
             let path = self.join(name);
-            let complaint = match keys.refused.iter().find(|(refused, _)| *refused == name) {
+            let refused = keys.refused.iter().find(|(refused, _)| *refused == name);
+            misspelt |= refused.is_none();
+            let complaint = match refused {
                 Some((_, reason)) => Complaint::new(
                     format!("`{name}` is not supported by this version: {reason}"),
                     format!("remove `{name}`"),
@@ -64,6 +69,7 @@ impl<'d> Place<'d> {
         Some(Fields {
             place: self.clone(),
             entries,
+            misspelt,
         })
     }
 
@@ -244,6 +250,11 @@ impl<'d> Fields<'d> {
     /// Whether the key is there, with a value or without.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.entries.iter().any(|(key, _)| key.name == name)
+    }
+
+    /// Whether the author has left out `name`, and not just written it wrong.
+    pub(crate) fn lacks(&self, name: &str) -> bool {
+        !self.misspelt && !self.has(name)
     }
 
     pub(crate) fn place(&self) -> &Place<'d> {

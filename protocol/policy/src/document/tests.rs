@@ -32,6 +32,37 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_key() {
 
 // PO-01
 #[test]
+fn a_misspelt_key_is_not_told_as_a_missing_one_too() {
+    for (text, key) in [
+        ("verison: 1".to_owned(), "verison"),
+        (
+            "version: 1\nfilesystem_policy: {read_onyl: [/usr]}".to_owned(),
+            "read_onyl",
+        ),
+        (
+            "version: 1\nnetwork_policies: {r: {endpoint: []}}".to_owned(),
+            "endpoint",
+        ),
+        (endpoint("{hots: a.test}"), "hots"),
+        (
+            format!(
+                "{}    binaries: [{{pth: /bin/a}}]",
+                endpoint("host: a.test")
+            ),
+            "pth",
+        ),
+    ] {
+        assert!(
+            told(&text).contains(&format!("unknown key `{key}`; did you mean")),
+            "{text}"
+        );
+    }
+    let found = problems("version: 1\nfilesystem_policy: {read_only: [], read_onyl: [/usr]}\n");
+    assert_eq!(found.len(), 1, "{found:?}");
+}
+
+// PO-01
+#[test]
 fn a_misspelt_denial_is_refused_and_not_dropped() {
     let told = told(&endpoint("{host: a.test, deny_rule: []}"));
     assert!(
