@@ -2,7 +2,7 @@
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy};
-use serde_saphyr::{Location, Spanned};
+use serde_saphyr::{Location, Spanned, Tagged};
 use std::fmt;
 
 use crate::problem::{Complaint, Findings};
@@ -16,6 +16,8 @@ pub(crate) use place::{Fields, Keys, Place};
 pub(crate) struct Node {
     value: Value,
     mark: Mark,
+    /// That of the value, or of the key before it.
+    tag: Option<String>,
 }
 
 /// A place in the text, from 1.
@@ -69,11 +71,16 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
         leading_zero_numbers_as_strings: true,
         underscored_numbers_as_strings: true,
         strict_booleans: true,
-        reject_unsupported_tags: true,
+        // They are reported from the tree, the supported ones too.
+        reject_unsupported_tags: false,
         with_snippet: false,
     };
-    match serde_saphyr::from_str_with_options::<Spanned<Value>>(text, options) {
-        Ok(spanned) => Some(spanned.into()),
+    match serde_saphyr::from_str_with_options::<Spelt<Value>>(text, options) {
+        Ok(spelt) => {
+            let node = Node::from(spelt);
+            node.tags(findings);
+            Some(node)
+        }
         Err(error) => {
             let mark = error.location().map_or_else(Mark::default, Mark::from);
             findings.add_at(mark, "", explain(&error));
@@ -131,11 +138,37 @@ impl From<Location> for Mark {
     }
 }
 
-impl From<Spanned<Value>> for Node {
-    fn from(spanned: Spanned<Value>) -> Self {
+/// A value with its tag and its place, as the parser gives it.
+type Spelt<T> = Tagged<Spanned<T>>;
+
+impl From<Spelt<Value>> for Node {
+    fn from(Tagged(spanned, tag): Spelt<Value>) -> Self {
         Self {
             mark: spanned.referenced.into(),
             value: spanned.value,
+            tag,
+        }
+    }
+}
+
+impl Node {
+    /// Notes each tag in it: what a value is, its own form says.
+    fn tags(&self, findings: &mut Findings) {
+        if let Some(tag) = &self.tag {
+            let short = tag.replacen("tag:yaml.org,2002:", "!!", 1);
+            let message = format!("tags are not supported, and this has `{short}`");
+            let fix = "remove the tag; text that looks like something else stands in quotes";
+            findings.add_at(self.mark, "", Complaint::new(message, fix));
+        }
+        match &self.value {
+            Value::List(items) => items.iter().for_each(|node| node.tags(findings)),
+            Value::Map(entries) => entries.iter().for_each(|(_, node)| node.tags(findings)),
+            Value::Null
+            | Value::Boolean(_)
+            | Value::Integer(_)
+            | Value::Fraction
+            | Value::Huge
+            | Value::Text(_) => {}
         }
     }
 }
@@ -193,7 +226,7 @@ impl<'de> Deserialize<'de> for Value {
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
                 let mut items = Vec::new();
-                while let Some(item) = seq.next_element::<Spanned<Value>>()? {
+                while let Some(item) = seq.next_element::<Spelt<Value>>()? {
                     items.push(item.into());
                 }
                 Ok(Value::List(items))
@@ -201,15 +234,14 @@ impl<'de> Deserialize<'de> for Value {
 
             fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
                 let mut entries = Vec::new();
-                while let Some(key) = map.next_key::<Spanned<String>>()? {
-                    let value = map.next_value::<Spanned<Value>>()?;
-                    entries.push((
-                        Key {
-                            name: key.value,
-                            mark: key.referenced.into(),
-                        },
-                        value.into(),
-                    ));
+                while let Some(Tagged(key, tag)) = map.next_key::<Spelt<String>>()? {
+                    let mut value = Node::from(map.next_value::<Spelt<Value>>()?);
+                    value.tag = tag.or(value.tag);
+                    let key = Key {
+                        name: key.value,
+                        mark: key.referenced.into(),
+                    };
+                    entries.push((key, value));
                 }
                 Ok(Value::Map(entries))
             }

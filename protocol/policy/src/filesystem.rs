@@ -149,6 +149,10 @@ fn paths<'d>(fields: &Fields<'d>, key: &str, findings: &mut Findings) -> Vec<(St
                     Complaint::new("paths of the view are not globs", fix),
                 );
             }
+            Ok(path) if path.contains("/~") => {
+                let fix = "write the path that is meant";
+                findings.add(&place, Complaint::new("`~` in paths is not expanded", fix));
+            }
             Ok(path) if has_variable(&path) => {
                 let fix = "write the path that is meant";
                 findings.add(

@@ -178,7 +178,7 @@ fn ports(fields: &Fields<'_>, findings: &mut Findings) -> Option<Ports> {
     if place.as_text() == Some("*") {
         return Some(Ports::Any);
     }
-    if !place.is_list() {
+    if fields.has("port") {
         return Some(Ports::Listed(BTreeSet::from([port(&place, findings)?])));
     }
     let places = place.list("a list of ports", findings)?;
@@ -199,6 +199,7 @@ fn ports(fields: &Fields<'_>, findings: &mut Findings) -> Option<Ports> {
 fn port(place: &Place<'_>, findings: &mut Findings) -> Option<u16> {
     let Some(number) = place.as_integer() else {
         let fix = match place.as_text() {
+            None if place.is_list() => "list several under `ports`".to_owned(),
             Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
                 format!("write `{text}` without quotes")
             }

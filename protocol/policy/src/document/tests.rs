@@ -30,6 +30,36 @@ fn an_unknown_key_is_refused_with_its_place_and_the_nearest_key() {
     }
 }
 
+// PO-02
+#[test]
+fn a_tag_is_refused_where_it_stands() {
+    for (text, line, tag) in [
+        ("version: !!int 1", 1, "int"),
+        ("version: 1\non_link_loss: !!str continue", 2, "str"),
+        ("version: 1\nprocess: !!map {}", 2, "map"),
+        (
+            "version: 1\nprocess: {limits: {nofile: !own 1024}}",
+            2,
+            "!own",
+        ),
+        ("!!str version: 1", 1, "str"),
+        ("!!map {version: 1}", 1, "map"),
+        (
+            "version: 1\nfilesystem_policy: {read_only: [! /usr]}",
+            2,
+            "!",
+        ),
+    ] {
+        let told = told(text);
+        assert!(
+            told.starts_with(&format!("policy.yaml:{line}:")),
+            "{text}: {told}"
+        );
+        assert!(told.contains("tags are not supported"), "{text}: {told}");
+        assert!(told.contains(tag), "{text}: {told}");
+    }
+}
+
 // PO-01
 #[test]
 fn a_misspelt_key_is_not_told_as_a_missing_one_too() {
@@ -128,6 +158,8 @@ fn a_value_of_another_type_is_refused_wherever_it_stands() {
         "{host: a.test, port: {a: b}}",
         "{host: a.test, ports: [[443]]}",
         "{host: a.test, ports: 80-443}",
+        "{host: a.test, ports: 80}",
+        "{host: a.test, port: [80]}",
         "{host: a.test, allowed_ips: 10.0.0.0/8}",
         "{host: a.test, allowed_ips: {a: b}}",
         "{host: a.test, enforcement: true}",

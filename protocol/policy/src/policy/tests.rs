@@ -180,3 +180,13 @@ fn an_address_that_a_rule_names_is_captured_even_on_the_loopback() {
     assert!(captures("127.0.0.1", 8080) && captures("::ffff:127.0.0.1", 8080));
     assert!(!captures("127.0.0.1", 8081) && !captures("127.0.0.2", 8080) && !captures("::1", 8080));
 }
+
+#[test]
+fn a_tilde_that_a_shell_would_expand_is_refused_in_a_path_and_others_are_not() {
+    let with = |path: &str| format!("version: 1\nfilesystem_policy: {{read_only: [\"{path}\"]}}\n");
+    for path in ["~/x", "~", "/home/~x", "/~"] {
+        let told = told(&with(path));
+        assert!(told.contains('~'), "{path}: {told}");
+    }
+    policy(&with("/home/x~"));
+}
