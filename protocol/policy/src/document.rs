@@ -8,6 +8,7 @@ use std::fmt;
 use crate::problem::{Complaint, Findings};
 
 mod place;
+mod unreadable;
 
 pub(crate) use place::{Fields, Keys, Place};
 
@@ -82,50 +83,11 @@ pub(crate) fn read(text: &str, findings: &mut Findings) -> Option<Node> {
             Some(node)
         }
         Err(error) => {
-            let mark = error.location().map_or_else(Mark::default, Mark::from);
-            findings.add_at(mark, "", explain(&error));
+            let (mark, complaint) = unreadable::explain(&error, text);
+            findings.add_at(mark, "", complaint);
             None
         }
     }
-}
-
-/// What the parser says, in the words of a policy's author and without the place, which is told apart from it.
-fn explain(error: &serde_saphyr::Error) -> Complaint {
-    use serde_saphyr::Error;
-    if let Error::AliasError { error, .. } = error {
-        return explain(error);
-    }
-    if let Error::Budget { .. } | Error::AliasReplayLimitExceeded { .. } = error {
-        let message = format!(
-            "policy has more than {MAX_NODES} values, or more than {MAX_DEPTH} in each other"
-        );
-        return Complaint::new(message, SHORTEN);
-    }
-    if let Error::MultipleDocuments { .. } = error {
-        return Complaint::new(
-            "there is more than one document",
-            "keep one, without `---` after it",
-        );
-    }
-    if let Error::MergeKeyNotAllowed { .. } = error {
-        return Complaint::new(
-            "merge keys are not supported",
-            "write out what `<<` stands for",
-        );
-    }
-    if let Error::NullIntoString { .. } = error {
-        return Complaint::new("a key is empty", "give it a name or remove it");
-    }
-    if let Error::RecursiveReferencesRequireWeakTypes { .. } = error {
-        return Complaint::new(
-            "an alias stands inside of what it stands for",
-            "write it out",
-        );
-    }
-    let text = error.to_string();
-    let first = text.lines().next().unwrap_or_default();
-    let bare = first.split(" at line ").next().unwrap_or(first);
-    Complaint::plain(format!("not readable as YAML: {bare}"), None)
 }
 
 impl From<Location> for Mark {

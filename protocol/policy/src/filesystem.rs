@@ -108,10 +108,9 @@ pub(crate) fn normal(text: &str) -> Result<String, Complaint> {
         return Err(Complaint::new("path has a NUL", "remove it"));
     }
     if text.len() > MAX_PATH {
-        return Err(Complaint::plain(
-            format!("path is longer than {MAX_PATH} bytes"),
-            None,
-        ));
+        let message = format!("path is longer than {MAX_PATH} bytes");
+        let fix = "shorten it: no longer path can be opened";
+        return Err(Complaint::new(message, fix));
     }
     let mut parts = text
         .split('/')

@@ -44,6 +44,20 @@ pub enum BadGlob {
     Long,
 }
 
+impl BadGlob {
+    /// What to write instead.
+    pub(crate) fn fix(self) -> &'static str {
+        match self {
+            Self::Open => "close it, as in `[a-z]`; in a path `\\[` is the character itself",
+            Self::EmptySet => "name the characters, as in `[a-z]`",
+            Self::Backwards => "write the lower end first, as in `[a-z]`",
+            Self::Escape => "remove it, or write `\\\\` for a backslash",
+            Self::PartialCrossing => "write `*`, or `**` between two separators",
+            Self::Long => "shorten it: one `*` or `**` stands for many characters",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Literal(char),

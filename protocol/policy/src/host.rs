@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use crate::address::canonical;
 use crate::glob::Glob;
-use crate::name::{BadName, Fault, Name};
+use crate::name::{BadName, Fault, MAX_NAME, Name};
 use crate::problem::Complaint;
 
 /// The hosts of an endpoint.
@@ -133,6 +133,10 @@ impl Wildcard {
                 format!("{text:?} covers `{domain}`, under which anybody can have a name");
             return Err(Complaint::new(message, OWNED));
         }
+        if domain.as_str().len() > MAX_NAME - 2 {
+            let message = format!("no name under `{domain}` is short enough: this never matches");
+            return Err(Complaint::new(message, "name the host"));
+        }
         // Where not even a name that no list has belongs to the domain, none does.
         if !belongs(&format!("{UNLISTED}.{domain}"), &domain) {
             let message = format!(
@@ -181,7 +185,7 @@ fn label(head: &str) -> Result<Glob, Complaint> {
         let fix = "write letters, digits, `-`, `_` and wildcards";
         return Err(Complaint::new(format!("{odd:?} is in no host name"), fix));
     }
-    Glob::new(head, '.').map_err(|bad| Complaint::plain(bad.to_string(), None))
+    Glob::new(head, '.').map_err(|bad| Complaint::new(bad.to_string(), bad.fix()))
 }
 
 /// Whether `name`, which is under `domain`, belongs to whoever has registered that or a domain above it.
@@ -219,26 +223,31 @@ fn with_port(text: &str, host: &str, port: &str) -> Complaint {
 
 pub(crate) fn complain(text: &str, bad: &BadName) -> Complaint {
     let fix = match bad.fault {
-        Fault::NotAscii => {
-            Some("a name in another script has a form that starts with `xn--`".to_owned())
-        }
+        Fault::NotAscii => "a name in another script has a form that starts with `xn--`".to_owned(),
         Fault::EmptyLabel => {
             let labels: Vec<&str> = text.split('.').filter(|label| !label.is_empty()).collect();
-            Some(format!("did you mean `{}`?", labels.join(".")))
+            format!("did you mean `{}`?", labels.join("."))
         }
         Fault::Character if text.contains('/') => {
-            Some("write the host alone, or a range under `allowed_ips`".to_owned())
+            "write the host alone, or a range under `allowed_ips`".to_owned()
         }
-        Fault::Character if text.trim() != text => Some(format!("did you mean `{}`?", text.trim())),
-        Fault::Empty
-        | Fault::Character
-        | Fault::LongLabel
-        | Fault::Long
-        | Fault::Nul
-        | Fault::Escape
-        | Fault::Numeric => None,
+        Fault::Character if text.contains(['*', '?', '[']) => {
+            "write each name out: wildcards stand under `host` only".to_owned()
+        }
+        Fault::Character if text.trim() != text => format!("did you mean `{}`?", text.trim()),
+        Fault::Character if text.contains(char::is_whitespace) => {
+            "write each host in an entry of its own".to_owned()
+        }
+        Fault::Empty => "name the host".to_owned(),
+        Fault::Character | Fault::Nul | Fault::Escape => {
+            "write the name as it is looked up, such as `api.example.com`".to_owned()
+        }
+        Fault::LongLabel | Fault::Long => {
+            "write the name that is meant: no longer one can be looked up".to_owned()
+        }
+        Fault::Numeric => "write it in full, such as `127.0.0.1`".to_owned(),
     };
-    Complaint::plain(format!("{text:?}: {bad}"), fix)
+    Complaint::new(format!("{text:?}: {bad}"), fix)
 }
 
 /// A label that the Public Suffix List does not have.

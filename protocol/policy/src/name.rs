@@ -156,7 +156,8 @@ fn is_number(label: &str) -> bool {
 }
 
 const MAX_LABEL: usize = 63;
-const MAX_NAME: usize = 253;
+/// As long as a name may be.
+pub(crate) const MAX_NAME: usize = 253;
 
 #[cfg(test)]
 mod tests {

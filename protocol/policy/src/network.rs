@@ -200,8 +200,11 @@ fn port(place: &Place<'_>, findings: &mut Findings) -> Option<u16> {
     let Some(number) = place.as_integer() else {
         let fix = match place.as_text() {
             None if place.is_list() => "list several under `ports`".to_owned(),
-            Some(text) if !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit()) => {
-                format!("write `{text}` without quotes")
+            Some(text)
+                if text.bytes().all(|b| b.is_ascii_digit()) && text.contains(|c| c != '0') =>
+            {
+                let number = text.trim_start_matches('0');
+                format!("write `{number}`, without quotes and zeros before it")
             }
             Some(text) if text.contains('-') => {
                 "list the ports: `ports: [80, 443]`; ranges are not supported".to_owned()
@@ -261,10 +264,23 @@ fn needs_no_inspection(fields: &Fields<'_>, findings: &mut Findings) {
         let Some(text) = place.text("text", findings) else {
             continue;
         };
-        if text != plain {
-            let message = format!("`{key}: {text}` is not supported by this version: {INSPECTION}");
-            findings.add(&place, Complaint::new(message, format!("remove `{key}`")));
-        }
+        let said = format!("`{key}: {text}`");
+        let complaint = match text.to_ascii_lowercase() {
+            _ if text == plain => continue,
+            lower if lower == plain => Complaint::new(
+                format!("{said} is unknown"),
+                format!("did you mean `{plain}`?"),
+            ),
+            lower if lower == "udp" => Complaint::new(
+                format!("{said} is not supported by this version: only TCP is let out"),
+                "remove the endpoint",
+            ),
+            _ => Complaint::new(
+                format!("{said} is not supported by this version: {INSPECTION}"),
+                format!("remove `{key}`"),
+            ),
+        };
+        findings.add(&place, complaint);
     }
 }
 
@@ -309,7 +325,7 @@ fn binary(text: &str) -> Result<Glob, Complaint> {
         return Err(Complaint::new(format!("{text:?} is a directory"), fix));
     }
     let path = normal(text)?;
-    Glob::new(&path, '/').map_err(|bad| Complaint::plain(format!("{text:?}: {bad}"), None))
+    Glob::new(&path, '/').map_err(|bad| Complaint::new(format!("{text:?}: {bad}"), bad.fix()))
 }
 
 /// The port of the sandbox's own resolver.

@@ -278,3 +278,103 @@ proptest! {
         let _ = Policy::parse("fuzz", &words.concat());
     }
 }
+
+#[test]
+fn whatever_is_not_readable_is_told_with_its_place_and_what_helps() {
+    let deep = format!("x: {}{}", "[".repeat(40), "]".repeat(40));
+    let many = format!("x: [{}]", "1,".repeat(50_001));
+    let aliases = format!("x: &a 1\ny: [{}]", "*a,".repeat(1_001));
+    for (text, place, words) in [
+        ("version: 1\n\tprocess: {}\n", "2:1", "spaces"),
+        ("process:\n\tlimits: {}\n", "2:1", "spaces"),
+        ("version: [\n", "1:10", "close it"),
+        ("version: ]\n", "1:10", "remove it"),
+        ("version: \"1\nx: y\n", "1:10", "close it"),
+        ("version: \"1\" 2\n", "1:14", "whole text in quotes"),
+        ("version: 1\n  process: {}\n", "2:10", "in one column"),
+        ("process:\n    a:\n   x: {}\n", "3:4", "in one column"),
+        ("a: b: c\n", "1:5", "`: ` in quotes"),
+        ("host: *.a.test\n", "1:7", "`\"*.example.com\"`"),
+        ("x: {host: **.a.test}\n", "1:11", "`\"*.example.com\"`"),
+        ("host: *\n", "1:7", "`\"*.example.com\"`"),
+        ("host: @a\n", "1:7", "in quotes"),
+        ("host: %a\n", "1:7", "in quotes"),
+        ("host: &\n", "1:7", "in quotes"),
+        ("host: a\0b\n", "1:8", "remove the character"),
+        ("host: \"a\\qb\"\n", "1:7", "single quotes"),
+        ("host: \"a\\xZZ\"\n", "1:7", "single quotes"),
+        ("host: !a!own x\n", "1:7", "remove the tag"),
+        ("host: !!int abc\n", "1:13", "remove the tag"),
+        ("host: !!map [a]\n", "1:13", "remove the tag"),
+        ("[a]: b\n", "1:1", "plain text as the key"),
+        ("version: 1\nprocess\n", "2:1", "`key: value`"),
+        ("x: [a b: c d: e]\n", "1:13", "with `,`"),
+        ("%YAML 9.9\n---\nversion: 1\n", "1:1", "`%`"),
+        (&deep, "1:35", "more than 32 values in each other"),
+        (&many, "1:99999", "more than 50000 values"),
+        (&aliases, "2:", "aliases"),
+    ] {
+        let told = told(text);
+        let short: String = text.chars().take(40).collect();
+        assert!(
+            told.starts_with(&format!("policy.yaml:{place}")),
+            "{short}: {told}"
+        );
+        let (_, fix) = told.split_once("; ").expect(&told);
+        assert!(
+            fix.contains(words) || told.contains(words),
+            "{short}: {told}"
+        );
+    }
+}
+
+#[test]
+fn whatever_is_refused_in_a_value_is_told_with_what_helps() {
+    let label = "a".repeat(64);
+    let long = format!("{}.test", "a.".repeat(125));
+    let path = format!("/{}", "a".repeat(4_096));
+    let binary = |path: &str| {
+        format!(
+            "{}    binaries: [{{path: '{path}'}}]\n",
+            endpoint("host: a.test")
+        )
+    };
+    for (text, fix) in [
+        (binary("/bin/[a"), "close it"),
+        (binary("/bin/[]a"), "name the characters"),
+        (binary("/bin/[z-a]"), "lower end first"),
+        (binary("/bin/a\\"), "write `\\\\`"),
+        (binary("/bin/a**"), "write `*`"),
+        (binary(&path), "shorten it"),
+        (endpoint("{host: \"n[a.b.test\"}"), "close it"),
+        (endpoint("{host: a b.test}"), "entry of its own"),
+        (
+            endpoint(&format!("{{host: {label}.test}}")),
+            "can be looked up",
+        ),
+        (endpoint(&format!("{{host: {long}}}")), "can be looked up"),
+        (
+            endpoint("{host: a.test, allowed_ips: [10.0.0.0/33]}"),
+            "from 0 to 32",
+        ),
+        (endpoint("{host: a.test, port: 080}"), "write `80`"),
+        (endpoint("{host: a.test, port: \"443\"}"), "write `443`"),
+        (endpoint("{host: a.test, port: 0x}"), "a number from 1"),
+        (
+            endpoint("{host: a.test, protocol: TCP}"),
+            "did you mean `tcp`?",
+        ),
+        (
+            endpoint("{host: a.test, protocol: udp}"),
+            "remove the endpoint",
+        ),
+        (
+            "version: 1\nresolver: {hosts: {\"*.test\": [127.0.0.1]}}\n".to_owned(),
+            "under `host` only",
+        ),
+    ] {
+        let told = told(&text);
+        let (_, said) = told.split_once("; ").expect(&told);
+        assert!(said.contains(fix), "{told}");
+    }
+}

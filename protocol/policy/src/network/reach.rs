@@ -41,9 +41,13 @@ pub(super) fn allowed_ips(fields: &Fields<'_>, findings: &mut Findings) -> Vec<C
 
 fn range(text: &str) -> Result<Cidr, Complaint> {
     let range: Cidr = text.parse().map_err(|bad: BadCidr| {
-        let fix =
-            (bad == BadCidr::Malformed).then(|| "write `10.1.2.3` or `10.0.0.0/8`".to_owned());
-        Complaint::plain(format!("{text:?}: {bad}"), fix)
+        let fix = match bad {
+            BadCidr::Malformed => "write `10.1.2.3` or `10.0.0.0/8`".to_owned(),
+            BadCidr::Length(most) => format!("write a length from 0 to {most} after the `/`"),
+            // It says both itself.
+            BadCidr::HostBits(..) => return Complaint::plain(format!("{text:?}: {bad}"), None),
+        };
+        Complaint::new(format!("{text:?}: {bad}"), fix)
     })?;
     let plain = canonical(range.base());
     if plain != range.base() {
