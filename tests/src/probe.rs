@@ -45,23 +45,35 @@ pub fn answers(output: &[u8]) -> BTreeMap<String, String> {
         .collect()
 }
 
+/// Whether there is a compiler with a static C library. A probe that does not compile is a fault of its own.
 fn compile(program: &Path) -> bool {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("probe");
-    let Ok(entries) = fs::read_dir(&source) else {
+    let entries = fs::read_dir(&source).expect("the probe's source");
+    let files = entries
+        .map(|entry| entry.expect("an entry").path())
+        .filter(|path| path.extension().is_some_and(|end| end == "c"));
+    let Some(built) = cc(program).args(files).output().ok() else {
         return false;
     };
-    let files = entries
-        .flatten()
-        .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|end| end == "c"));
-    let built = Command::new("cc")
-        .args(["-O1", "-static", "-pthread", "-o"])
-        .arg(program)
-        .args(files)
-        .output();
-    let Ok(built) = built else { return false };
     if built.status.success() {
         open_to_all(program);
+        return true;
     }
-    built.status.success()
+    let least = program.with_extension("c");
+    fs::write(&least, "int main(void) { return 0; }\n").expect("write the least program");
+    let able = cc(program)
+        .arg(&least)
+        .status()
+        .is_ok_and(|status| status.success());
+    let told = String::from_utf8_lossy(&built.stderr);
+    assert!(!able, "the probe does not compile: {told}");
+    false
+}
+
+fn cc(program: &Path) -> Command {
+    let mut command = Command::new("cc");
+    command
+        .args(["-O1", "-static", "-pthread", "-o"])
+        .arg(program);
+    command
 }
