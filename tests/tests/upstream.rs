@@ -6,6 +6,7 @@ use holdfast_tests::servers::dns::{Answer, Dns};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::{Area, Caller, Policy, Run, Running, everyone, skip};
 use std::net::IpAddr;
+use std::path::Path;
 
 /// Runs with `/etc/resolv.conf` naming a server of the test. Only root can arrange that.
 struct Upstream {
@@ -28,15 +29,7 @@ impl Upstream {
     }
 
     fn under<'a>(&self, area: &Area, run: Run<'a>) -> Run<'a> {
-        let uid = area.caller().uid();
-        let become_caller = format!("--reuid={uid} --regid={uid} --clear-groups");
-        // The tests start the binary as root here, so that it can mount; then the caller is who it should be.
-        let line = format!(
-            "mount --bind {} /etc/resolv.conf && exec setpriv {become_caller} \"$@\"",
-            self.file.display()
-        );
-        run.as_root_first()
-            .under(["unshare", "--mount", "sh", "-c", &line, "sh"])
+        seeing(area, run, &self.file, "/etc/resolv.conf")
     }
 
     fn asked(&self, name: &str) -> usize {
@@ -46,6 +39,19 @@ impl Upstream {
             .filter(|(asked, _)| asked == name)
             .count()
     }
+}
+
+/// Runs with `file` in the place of the host's `path`.
+fn seeing<'a>(area: &Area, run: Run<'a>, file: &Path, path: &str) -> Run<'a> {
+    let uid = area.caller().uid();
+    let become_caller = format!("--reuid={uid} --regid={uid} --clear-groups");
+    // The tests start the binary as root here, so that it can mount; then the caller is who it should be.
+    let line = format!(
+        "mount --bind {} {path} && exec setpriv {become_caller} \"$@\"",
+        file.display()
+    );
+    run.as_root_first()
+        .under(["unshare", "--mount", "sh", "-c", &line, "sh"])
 }
 
 fn here() -> IpAddr {
@@ -79,6 +85,43 @@ fn an_upstream_name_is_resolved_when_it_is_connected_to() {
             "{done}"
         );
         assert!(upstream.asked("up.test") > 0, "{done}");
+    }
+}
+
+/// The C library believes `/etc/hosts` before it asks anybody, and a bare address is what no rule for the name is about.
+#[test]
+fn a_name_of_the_hosts_file_is_judged_as_a_name() {
+    let bash = Path::new("/bin/bash");
+    if !Caller::Myself.is_root() || !bash.exists() {
+        skip::skip("a hosts file", "this needs root and bash");
+        return;
+    }
+    for area in everyone() {
+        let server = tcp::greeting(FOUR, "hello\n");
+        let port = server.port();
+        let hosts = area.file(
+            &area.fresh("hosts"),
+            "# ours\n127.0.0.1 localhost\n127.0.0.1 listed.test\n10.11.12.13 given.test other.test\n",
+        );
+        let policy = Policy::offline()
+            .rule_in_full(
+                "listed",
+                &format!("{{host: listed.test, port: {port}, allowed_ips: [127.0.0.1/32]}}"),
+                &[],
+            )
+            .host("given.test", &[FOUR])
+            .rule("given", "given.test", port);
+        let line = format!(
+            "head -n 1 </dev/tcp/listed.test/{port}; head -n 1 </dev/tcp/given.test/{port}; cat /etc/hosts"
+        );
+        let run =
+            Run::new(&area, &policy).command([bash.as_os_str(), "-c".as_ref(), line.as_ref()]);
+        let done = seeing(&area, run, &hosts, "/etc/hosts").finish();
+        let text = "hello\nhello\n# ours\n127.0.0.1 localhost\n10.11.12.13\tother.test\n";
+        assert_eq!(done.exited(0).text(), text, "{done}");
+        for host in ["listed.test", "given.test"] {
+            assert_eq!(done.about(host, port)[0].text("dialled"), FOUR, "{done}");
+        }
     }
 }
 

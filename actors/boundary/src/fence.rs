@@ -6,6 +6,7 @@
 mod account;
 pub(crate) mod build;
 pub(crate) mod calls;
+pub mod names;
 pub mod view;
 
 use std::fmt;
@@ -133,6 +134,9 @@ pub enum Unplanned {
     /// A directory of the runtime's own is not there, and the sandbox could make it: see [`exposed`].
     #[error("the sandbox could make {}, where the runtime keeps files of its own; make it first", .0.display())]
     OwnMissing(PathBuf),
+    /// A file that the view has to cover is none.
+    #[error(transparent)]
+    Unfit(#[from] names::Unfit),
     /// `--rootfs` is no directory.
     #[error("--rootfs {} is not a directory", .0.display())]
     Root(PathBuf),
@@ -284,6 +288,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if demanded && !view.missing.is_empty() {
         return Err(Unplanned::Missing(view.missing));
     }
+    cover_names(&mut view, policy)?;
     if !view.reaches(&host.directory) {
         return Err(Unplanned::Directory(host.directory.clone()));
     }
@@ -313,6 +318,15 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
     })
+}
+
+/// Has names asked of the sandbox's own resolver.
+fn cover_names(view: &mut View, policy: &Policy) -> Result<(), names::Unfit> {
+    view.set_resolver(NAMESERVER)?;
+    if !policy.rules().is_empty() || !policy.hosts().is_empty() {
+        view.set_hosts(|name| policy.decides_by_name(name))?;
+    }
+    Ok(())
 }
 
 /// The limits of `policy` that are above those of `host`.
@@ -375,7 +389,6 @@ fn plan_view(policy: &Policy, host: &Host) -> View {
             }
         }
     }
-    view.set_resolver(NAMESERVER);
     view
 }
 

@@ -62,6 +62,7 @@ impl Ground<'_> {
                 | Unplanned::Boundless(_)
                 | Unplanned::OwnFiles(_)
                 | Unplanned::OwnMissing(_)
+                | Unplanned::Unfit(_)
                 | Unplanned::Root(_)
                 | Unplanned::Landlock
                 | Unplanned::Unobservable { .. }
@@ -78,6 +79,7 @@ impl Ground<'_> {
                 | Unplanned::Directory(_)
                 | Unplanned::OwnFiles(_)
                 | Unplanned::OwnMissing(_)
+                | Unplanned::Unfit(_)
                 | Unplanned::Root(_) => Kind::Unreadable,
                 Unplanned::Landlock
                 | Unplanned::Unobservable { .. }

@@ -41,6 +41,12 @@ impl Policy {
         self.index.by_name(name).next().is_some()
     }
 
+    /// Whether the policy says something about this name: a rule could be for it, or it has addresses here. What another list
+    /// of names says about it then does not count.
+    pub fn decides_by_name(&self, name: &Name) -> bool {
+        !name.is_localhost() && (self.hosts.contains_key(name) || self.admits_name(name))
+    }
+
     /// Whether some rule for this name could let a connection go to `address`, on whichever port and for whichever
     /// program. Where none could, the name is better shown without that address.
     pub fn admits_name_at(&self, name: &Name, address: IpAddr) -> Result<(), Denied> {

@@ -42,7 +42,9 @@ fn build(view: &View, root: bool) -> Result<(), Broken> {
         // What the policy lists wins over a link of the same name.
         let _ = symlink(target, inside(link));
     }
-    resolver(view)?;
+    for (path, text) in &view.covers {
+        replace(view, path, text)?;
+    }
     for path in &view.hidden {
         cover(path)?;
     }
@@ -76,10 +78,7 @@ pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
         .map(|(path, grant)| (PathBuf::from(path), *grant));
     // A mount that is read-only does not keep a device from being written to.
     let usual = DEVICES.map(|name| (Path::new("/dev").join(name), Grant::Write));
-    let resolver = view
-        .resolver
-        .iter()
-        .map(|(path, _)| (path.clone(), Grant::Read));
+    let covers = view.covers.keys().map(|path| (path.clone(), Grant::Read));
     let entries = view.entries.iter().chain(&view.devices);
     let entries = entries.map(|(path, access)| {
         let grant = match access {
@@ -89,7 +88,7 @@ pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
         (path.clone(), grant)
     });
     own.chain(usual)
-        .chain(resolver)
+        .chain(covers)
         .chain(entries)
         .try_fold(start, |rules, (path, grant)| {
             rules
@@ -130,20 +129,17 @@ fn own_directories(view: &View) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Mounts the resolver's configuration over the host's, or puts it where the host has none.
-fn resolver(view: &View) -> Result<(), Broken> {
-    let Some((path, text)) = &view.resolver else {
-        return Ok(());
-    };
+/// Mounts a file that says `text` over that of the root, or puts it where the view has none.
+fn replace(view: &View, path: &Path, text: &str) -> Result<(), Broken> {
     let target = inside(path);
     if view.covering(path).is_none() {
         make_parents(&target)?;
         return fs::write(&target, text).map_err(|error| Broken::io("write", path, &error));
     }
-    let staged = Path::new(".resolv.conf");
+    let staged = Path::new(".cover");
     fs::write(staged, text).map_err(|error| Broken::io("write", staged, &error))?;
     bind(staged, &target, Limits::ReadOnly)
-        .map_err(|error| Broken::new("mount the resolver's configuration on", path, &error))?;
+        .map_err(|error| Broken::new("mount the sandbox's own file on", path, &error))?;
     // The mount keeps the file; its first name is of no more use.
     fs::remove_file(staged).map_err(|error| Broken::io("remove", staged, &error))
 }

@@ -12,6 +12,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use holdfast_policy::Name;
+
+use super::names::{self, Unfit};
+
 /// What a sandbox may do with a path and all below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Access {
@@ -32,8 +36,8 @@ pub struct View {
     pub entries: BTreeMap<PathBuf, Access>,
     /// Device nodes beyond the usual ones, and directories of such.
     pub devices: BTreeMap<PathBuf, Access>,
-    /// Where the resolver's configuration is read, and its text.
-    pub resolver: Option<(PathBuf, String)>,
+    /// Files of the view's own in the place of the root's, by real path, with their texts.
+    pub covers: BTreeMap<PathBuf, String>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
     /// What each entry that is listed for its own sake is called there, by its real path.
@@ -121,15 +125,30 @@ impl View {
         }
     }
 
-    /// Lets the resolver's configuration lead to `nameserver`, keeping the host's search domains and options.
-    pub fn set_resolver(&mut self, nameserver: &str) {
+    /// Lets the resolver's configuration lead to `nameserver`, keeping the root's search domains and options.
+    pub fn set_resolver(&mut self, nameserver: &str) -> Result<(), Unfit> {
         let path = Path::new("/etc/resolv.conf");
         let real = self.resolve_missing(path);
-        let host = fs::read_to_string(self.source(&real)).unwrap_or_default();
+        let source = self.source(&real);
+        let is_shown = self.covering(&real).is_some();
         // A mount needs something to be mounted on: in a bound directory only a file that is there.
-        if self.covering(&real).is_none() || self.source(&real).exists() {
-            self.resolver = Some((real, resolver_text(&host, nameserver)));
+        if !is_shown || source.exists() {
+            let text = names::resolver(path, &source, nameserver)?;
+            self.covers.insert(real, text);
         }
+        Ok(())
+    }
+
+    /// Leaves out of the hosts file that is shown, if one is, the names that `decided` is true for.
+    pub fn set_hosts(&mut self, decided: impl Fn(&Name) -> bool) -> Result<(), Unfit> {
+        let path = Path::new("/etc/hosts");
+        let real = self.resolve_missing(path);
+        if self.covering(&real).is_some()
+            && let Some(text) = names::hosts(path, &self.source(&real), decided)?
+        {
+            self.covers.insert(real, text);
+        }
+        Ok(())
     }
 
     /// Covers up `path` of the host where the view shows it. Refused where something below it is shown for its own sake.
@@ -301,20 +320,6 @@ fn is_own(path: &Path) -> bool {
                     .iter()
                     .any(|own| name == *own || name.starts_with("pts/"))
         })
-}
-
-fn resolver_text(host: &str, nameserver: &str) -> String {
-    let mut text = format!("nameserver {nameserver}\n");
-    for line in host.lines() {
-        if ["search", "domain", "options", "sortlist"]
-            .iter()
-            .any(|word| line.split_whitespace().next() == Some(word))
-        {
-            text.push_str(line);
-            text.push('\n');
-        }
-    }
-    text
 }
 
 /// The device nodes that every sandbox has.
