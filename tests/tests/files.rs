@@ -377,6 +377,48 @@ fn links_at_the_top_and_to_resolv_conf_lead_where_they_did() {
 }
 
 #[test]
+fn a_resolv_conf_that_is_no_list_of_servers_is_covered_or_refused() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let root = area.directory(&area.root().join("odd-root"));
+        for directory in ["usr", "etc"] {
+            area.directory(&root.join(directory));
+        }
+        let program = root.join("usr/probe");
+        fs::copy(probe, &program).expect("copy");
+        artefacts::open_to_all(&program);
+        let odd = root.join("etc/resolv.conf");
+        let policy = "version: 1\nfilesystem_policy: {read_only: [/usr, /etc]}\n";
+        let run = || {
+            Run::with_text(&area, policy)
+                .option("--rootfs")
+                .option(&root)
+                .option("--cwd")
+                .option("/")
+                .command(["/usr/probe", "file", "read", "/etc/resolv.conf"])
+                .finish()
+        };
+
+        nix::unistd::mkfifo(&odd, nix::sys::stat::Mode::S_IRWXU).expect("mkfifo");
+        let pipe = run();
+        fs::remove_file(&odd).expect("remove");
+        let huge = fs::File::create(&odd).expect("create");
+        huge.set_len(200 << 20).expect("grow");
+        let long = run();
+        fs::remove_file(&odd).expect("remove");
+        area.directory(&odd);
+        let directory = run();
+
+        assert_eq!(pipe.exited(0).answer("read"), "ok", "{pipe}");
+        let told = "/etc/resolv.conf of the sandbox's root is";
+        for (done, what) in [(long, "longer than 64 KiB"), (directory, "a directory")] {
+            let told = format!("{told} {what}");
+            assert!(done.exited(125).stderr.contains(&told), "{done}");
+        }
+    }
+}
+
+#[test]
 fn single_files_and_devices_may_be_listed() {
     for area in everyone() {
         let file = area.file(&area.root().join("one"), "one\n");

@@ -12,6 +12,9 @@ use holdfast_policy::Name;
 /// A file of the root that the view has to cover and cannot.
 #[derive(Debug, thiserror::Error)]
 pub enum Unfit {
+    /// Nothing but a directory can be mounted on it.
+    #[error("{} of the sandbox's root is a directory; remove it, or put a file in its place", .0.display())]
+    Directory(PathBuf),
     /// It is not read to its end.
     #[error("{} of the sandbox's root is longer than {most} KiB; shorten it", .path.display())]
     Long {

@@ -131,6 +131,9 @@ impl View {
         let real = self.resolve_missing(path);
         let source = self.source(&real);
         let is_shown = self.covering(&real).is_some();
+        if is_shown && source.is_dir() {
+            return Err(Unfit::Directory(path.to_owned()));
+        }
         // A mount needs something to be mounted on: in a bound directory only a file that is there.
         if !is_shown || source.exists() {
             let text = names::resolver(path, &source, nameserver)?;
