@@ -375,10 +375,36 @@ fn no_escape_reaches_a_pipe() {
 
 /// CL-10: what a terminal obeys stands in no line of ours, whoever's word it was; ordinary letters stand as they are.
 #[test]
+fn control_characters_of_others_are_written_out_in_results_for_people() {
+    for area in everyone() {
+        let name = "nö\x1b[31m\n\u{202e}such";
+        let policy = "version: 1\nfilesystem_policy: {read_only: [\"/\\u202ex\"]}\n";
+        let file = area.file(&area.root().join(name), policy);
+        let explain = ["policy", "explain", "--host", "a.test", "--port", "1"];
+        let runs = [
+            Run::plain(&area, ["policy", "check"]).option(file.clone()),
+            Run::plain(&area, explain)
+                .option("--policy")
+                .option(file)
+                .option("--binary")
+                .option(format!("/{name}")),
+        ];
+        for run in runs {
+            let done = run.finish();
+            let text = done.exited(0).text();
+            let obeyed = |c: char| c == '\x1b' || c == '\u{202e}';
+            assert!(!text.contains(obeyed), "{text:?}");
+            assert!(text.contains("nö\\u{1b}[31m\\n\\u{202e}such"), "{text:?}");
+        }
+    }
+}
+
+#[test]
 fn control_characters_of_others_are_written_out_in_every_message() {
     for area in everyone() {
         let hostile = "nö\x1b[31m\n\u{202e}such";
         let file = area.file(&area.fresh("x.yaml"), "version: 1\n\"k\\u202ey\": 1\n");
+        let good = area.file(&area.fresh("good.yaml"), GOOD);
         let runs = [
             Run::plain(&area, ["run"]).command([hostile]),
             Run::plain(&area, ["run", "--cwd", hostile]).command(["true"]),
@@ -388,6 +414,14 @@ fn control_characters_of_others_are_written_out_in_every_message() {
                 .command(["true"]),
             Run::plain(&area, [&format!("--{hostile}")]),
             Run::plain(&area, ["policy", "check"]).option(file.clone()),
+            Run::plain(
+                &area,
+                ["policy", "explain", "--host", "a.test", "--port", "1"],
+            )
+            .option("--policy")
+            .option(good.clone())
+            .option("--binary")
+            .option(hostile),
             Run::plain(&area, ["run", "--policy"])
                 .option(file)
                 .command(["true"]),

@@ -4,14 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use holdfast_policy::{Destination, Explanation, Identity, Policy, Problem, Request};
+use holdfast_policy::{Destination, Explanation, Identity, Policy, Problem, Request, Verdict};
 use serde::Serialize;
 use serde_json::json;
 
 use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
-use crate::output::{self, Format};
+use crate::output::{self, Format, harmless, harmless_lines};
 use source::Refused;
 
 pub(crate) mod remote;
@@ -143,9 +143,9 @@ fn passed(checked: &[Checked]) -> String {
             ..
         } = check
         {
-            let _infallible = writeln!(text, "{file}: ok {hash}");
+            let _infallible = writeln!(text, "{}: ok {hash}", harmless(file));
             for line in expanded.lines() {
-                let _infallible = writeln!(text, "  {line}");
+                let _infallible = writeln!(text, "  {}", harmless(line));
             }
         }
     }
@@ -197,12 +197,27 @@ struct Answer {
 
 impl Answer {
     fn text(&self) -> String {
-        let mut text = self.explanation.to_string();
+        let mut text = harmless_lines(&in_lines(&self.explanation).to_string());
         for note in &self.notes {
             let _infallible = writeln!(text, "  note: {note}");
         }
         text
     }
+}
+
+/// The same without line ends in what may have some: the paths of programs, and the hint that names them.
+fn in_lines(explanation: &Explanation) -> Explanation {
+    let mut explanation = explanation.clone();
+    let considered = explanation.considered.iter_mut();
+    let binaries = considered.flat_map(|rule| &mut rule.binaries);
+    let hint = match &mut explanation.verdict {
+        Verdict::Denied(denied) => Some(&mut denied.hint),
+        Verdict::Allowed(_) => None,
+    };
+    for text in binaries.chain(&mut explanation.binary).chain(hint) {
+        *text = harmless(text);
+    }
+    explanation
 }
 
 fn notes(question: &cli::Explain, explanation: &Explanation) -> Vec<&'static str> {

@@ -7,6 +7,7 @@ use holdfast_kernel::terminal;
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use crate::config::Config;
+use crate::output::is_obeyed;
 
 /// Rows under headings.
 #[derive(Debug)]
@@ -121,15 +122,7 @@ pub(crate) fn fitting(text: &str, width: usize) -> String {
 
 /// What a cell may hold: no line ends, nothing that moves the cursor.
 pub(crate) fn one_line(text: &str) -> String {
-    text.chars()
-        .map(|character| {
-            if character.is_control() {
-                ' '
-            } else {
-                character
-            }
-        })
-        .collect()
+    text.replace(is_obeyed, " ")
 }
 
 /// A cell that is bounded in any case: characters that take no column count too.
@@ -194,7 +187,7 @@ mod tests {
     fn wide_characters_count_as_two() {
         assert_eq!(fitting("漢字漢字", 5), "漢字…");
         assert_eq!(fitting("abc", 0), "");
-        assert_eq!(one_line("a\x1b[31mb\tc"), "a [31mb c");
+        assert_eq!(one_line("a\x1b[31mb\tc\u{202e}d"), "a [31mb c d");
     }
 
     #[test]

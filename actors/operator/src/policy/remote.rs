@@ -1,6 +1,6 @@
 //! `holdfast policy get`, `set` and `diff`: the policies of sandboxes that last.
 
-use std::io::{self, Write as _};
+use std::io::{self, IsTerminal as _, Write as _};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -25,6 +25,9 @@ pub(crate) fn get(arguments: &GetPolicy, config: &Config) -> Result<ExitCode, Fa
             policy.yaml = format!("# the default policy\n{}", Policy::standard().expanded());
         }
         match arguments.output.output {
+            Format::Text if io::stdout().is_terminal() => {
+                output::text(&output::harmless_lines(&policy.yaml))?;
+            }
             Format::Text => output::text(&policy.yaml)?,
             Format::Json => output::document(&json!({
                 "name": arguments.name,
@@ -91,7 +94,7 @@ pub(crate) fn diff(arguments: &DiffPolicy, config: &Config) -> Result<ExitCode, 
         let name = &arguments.name;
         let diff = compared(&ours, &theirs, name, &arguments.file);
         match arguments.output.output {
-            Format::Text => output::text(&diff)?,
+            Format::Text => output::text(&output::harmless_lines(&diff))?,
             Format::Json => output::document(&json!({
                 "same": diff.is_empty(),
                 "from": ours.hash(),

@@ -85,13 +85,7 @@ fn text(line: &v1::LogLine, named: bool) -> Vec<u8> {
 fn escaped(line: v1::LogLine) -> v1::LogLine {
     let mut text = String::new();
     for chunk in line.text.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            if character.is_control() && character != '\t' {
-                text.extend(character.escape_default());
-            } else {
-                text.push(character);
-            }
-        }
+        text.push_str(&output::harmless(chunk.valid()));
         for byte in chunk.invalid() {
             let _infallible = write!(text, "\\x{byte:02x}");
         }
@@ -175,12 +169,15 @@ mod tests {
 
     #[test]
     fn on_a_terminal_nothing_a_workload_wrote_is_a_command() {
-        let hostile = escaped(line("workload", "é\t\x1b[2J\r\u{9b}31m\x07".as_bytes()));
+        let hostile = escaped(line(
+            "workload",
+            "é\t\x1b[2J\r\u{9b}31m\x07\u{202e}".as_bytes(),
+        ));
         let broken = escaped(line("workload", b"a\xff\x00b"));
 
         assert_eq!(
             String::from_utf8_lossy(&text(&hostile, false)),
-            "é\t\\u{1b}[2J\\r\\u{9b}31m\\u{7}\n"
+            "é\t\\u{1b}[2J\\r\\u{9b}31m\\u{7}\\u{202e}\n"
         );
         assert_eq!(text(&broken, false), b"a\\xff\\u{0}b\n");
     }
