@@ -177,6 +177,32 @@ fn a_program_may_ignore_its_input() {
 }
 
 #[test]
+fn an_input_that_cannot_be_read_is_no_success() {
+    for area in everyone() {
+        let run = |line: &str, input: File| {
+            let run = Run::new(&area, &Policy::offline()).shell(line);
+            run.input_from(input).finish()
+        };
+        let directory = || File::open(area.work()).expect("open");
+        let unreadable = area.file(&area.fresh("log"), "");
+        // As `nohup` has it.
+        let for_writing = File::options().write(true).open(unreadable).expect("open");
+
+        let well = run("cat; echo after", directory());
+        let ill = run("cat; exit 3", directory());
+        let none = run("cat; echo after", for_writing);
+
+        let told = "holdfast: read stdin: Is a directory";
+        for (done, code) in [(&well, 125), (&ill, 3)] {
+            assert!(done.exited(code).stderr.contains(told), "{done}");
+        }
+        assert_eq!(well.text(), "after\n", "{well}");
+        assert_eq!(none.exited(0).text(), "after\n", "{none}");
+        assert_eq!(none.stderr, "", "{none}");
+    }
+}
+
+#[test]
 fn a_file_may_be_the_input() {
     for area in everyone() {
         let path = area.file(&area.root().join("input"), "skipped, then read");

@@ -54,6 +54,8 @@ pub(crate) enum Kind {
     TimedOut,
     /// A signal ended us before there was anything to forward it to.
     Interrupted(i32),
+    /// Our input could not be read to its end.
+    InputFailed,
     /// A result could not be written.
     OutputFailed,
     /// Whoever read our output has gone.
@@ -261,6 +263,7 @@ impl Kind {
             Self::Usage | Self::PolicyInvalid => 2,
             Self::Unreadable
             | Self::HostUnsupported
+            | Self::InputFailed
             | Self::OutputFailed
             | Self::Unreachable
             | Self::Unsupported
@@ -288,6 +291,7 @@ impl Kind {
             Self::ProgramNotExecutable => ("PERMISSION_DENIED", "ProgramNotExecutable"),
             Self::TimedOut => ("DEADLINE_EXCEEDED", "TimedOut"),
             Self::Interrupted(_) => ("CANCELLED", "Interrupted"),
+            Self::InputFailed => ("DATA_LOSS", "InputFailed"),
             Self::OutputFailed => ("DATA_LOSS", "OutputFailed"),
             Self::OutputClosed => ("CANCELLED", "OutputClosed"),
             Self::Unreachable => ("UNAVAILABLE", "GatewayUnreachable"),

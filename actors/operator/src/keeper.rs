@@ -68,6 +68,7 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
                 | Kind::ProgramNotExecutable
                 | Kind::TimedOut
                 | Kind::Interrupted(_)
+                | Kind::InputFailed
                 | Kind::OutputFailed
                 | Kind::OutputClosed
                 | Kind::Unreachable

@@ -15,6 +15,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until, timeout};
 
 use super::input;
@@ -85,6 +86,13 @@ pub(crate) async fn attend(
         Ending::Known(_) | Ending::TimedOut => running.drain(&mut signals).await?,
         Ending::Overdue | Ending::Left(_) => running.fell(),
     }
+    if let (Some(unread), Ending::Known(exit)) = (running.unread(), &ending) {
+        if matches!(exit, Exit::Code(0)) && running.passed_on.is_none() {
+            return Err(unread);
+        }
+        // It has a failure of its own, which this one may be the reason for.
+        let _told = unread.tell(false, false);
+    }
     match ending {
         Ending::Known(Exit::Code(0)) => Ok(running.passed_on.map_or(0, by_signal)),
         Ending::Known(Exit::Code(code)) => Ok(code),
@@ -115,6 +123,8 @@ struct Running {
     /// The first signal that was passed on.
     passed_on: Option<i32>,
     printers: [Printer; 2],
+    /// Why our input could not be read to its end.
+    unread: Option<oneshot::Receiver<io::Error>>,
     patience: Patience,
     raw: Option<Raw>,
     axe: Option<Axe>,
@@ -147,10 +157,13 @@ impl Running {
     fn begin(session: Session, ends: Ends, raw: Option<Raw>) -> Result<Self, Failure> {
         let output = Printer::new("stdout", ends.output, session.stdout);
         let errors = Printer::new("stderr", ends.errors, session.stderr);
-        if let Some(stdin) = session.stdin {
-            input::pump(ends.input, stdin, session.bond.outlasts())
-                .map_err(|error| threads::refused("start a thread that reads stdin", &error))?;
-        }
+        let outlasts = session.bond.outlasts();
+        let pumped = session
+            .stdin
+            .map(|stdin| input::pump(ends.input, stdin, outlasts));
+        let unread = pumped
+            .transpose()
+            .map_err(|error| threads::refused("start a thread that reads stdin", &error))?;
         Ok(Self {
             control: session.control,
             exit: session.exit,
@@ -158,6 +171,7 @@ impl Running {
             leaving: None,
             passed_on: None,
             printers: [output, errors],
+            unread,
             patience: Patience::of(session.bond == Bond::Guest),
             raw,
             axe: session.axe,
@@ -246,6 +260,13 @@ impl Running {
             }
         }
         None
+    }
+
+    /// Why the program had less of our input than there is, if it had.
+    fn unread(&mut self) -> Option<Failure> {
+        let error = self.unread.as_mut()?.try_recv().ok()?;
+        let failure = Failure::caused(Kind::InputFailed, "read stdin", &error);
+        Some(failure.hint("the program's input ended there"))
     }
 
     /// Asks the session to die, for a while.

@@ -10,15 +10,21 @@ use std::time::Duration;
 use bytes::Bytes;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use super::terminal;
 
-/// Passes `input` on until it ends or nobody wants it; then the sender is dropped.
+/// Passes `input` on until it ends or nobody wants it; then the sender is dropped. What is answered holds the error, from before that
+/// on, if it could not be read to its end.
 ///
 /// Where the session outlasts us, a terminal that was hung up has not ended its input: the sender is kept until we end, and what
 /// the session hears of it is SIGHUP, if it is to hear of it at all.
-pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>, outlasts: bool) -> io::Result<()> {
+pub(crate) fn pump(
+    input: OwnedFd,
+    sink: mpsc::Sender<Bytes>,
+    outlasts: bool,
+) -> io::Result<oneshot::Receiver<io::Error>> {
+    let (tell, unread) = oneshot::channel();
     let thread = thread::Builder::new()
         .name("stdin".into())
         .stack_size(STACK);
@@ -26,21 +32,24 @@ pub(crate) fn pump(input: OwnedFd, sink: mpsc::Sender<Bytes>, outlasts: bool) ->
         .spawn(move || {
             let input = File::from(input);
             let stays = outlasts.then(|| input.try_clone().ok()).flatten();
-            pass_on(input, &sink);
+            if let Err(error) = pass_on(input, &sink) {
+                // Whoever has ended already does not want to know.
+                let _untold = tell.send(error);
+            }
             if stays.is_some_and(|input| is_hung_up(&input)) {
                 std::mem::forget(sink);
             }
         })
-        .map(drop)
+        .map(|_detached| unread)
 }
 
-fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) {
+fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) -> io::Result<()> {
     let _unstopped = terminal::never_stopped();
     let terminal = input.is_terminal();
     let mut buffer = vec![0; CHUNK];
     loop {
         if sink.is_closed() {
-            return;
+            return Ok(());
         }
         // In the background the terminal is somebody else's. Nothing tells us when that changes (a shell's `fg` sends a
         // running job no signal), so look again now and then.
@@ -49,11 +58,11 @@ fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) {
             continue;
         }
         match input.read(&mut buffer) {
-            Ok(0) => return,
+            Ok(0) => return Ok(()),
             Ok(count) => {
                 let chunk = Bytes::copy_from_slice(&buffer[..count]);
                 if sink.blocking_send(chunk).is_err() {
-                    return;
+                    return Ok(());
                 }
             }
             Err(error) => match error.raw_os_error().map(Errno::from_raw) {
@@ -61,8 +70,10 @@ fn pass_on(mut input: File, sink: &mpsc::Sender<Bytes>) {
                 Some(Errno::EAGAIN) => wait(&input),
                 // It became the background between our look and our read.
                 Some(Errno::EIO) if terminal && !terminal::in_foreground(input.as_fd()) => {}
-                // What cannot be read has ended; why is told by whoever made it so.
-                Some(_) | None => return,
+                // Of a terminal that is gone it is the end; and what `nohup` gives is open for writing only: there is none.
+                Some(Errno::EIO) if terminal => return Ok(()),
+                Some(Errno::EBADF) => return Ok(()),
+                Some(_) | None => return Err(error),
             },
         }
     }
