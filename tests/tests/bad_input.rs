@@ -375,6 +375,25 @@ fn no_escape_reaches_a_pipe() {
 
 /// CL-10: what a terminal obeys stands in no line of ours, whoever's word it was; ordinary letters stand as they are.
 #[test]
+fn a_result_that_nobody_can_be_told_is_no_success() {
+    for area in everyone() {
+        let file = area.file(&area.fresh("good.yaml"), GOOD);
+        let runs = [
+            Run::plain(&area, ["version"]),
+            Run::plain(&area, ["--help"]),
+            Run::plain(&area, ["completions", "bash"]),
+            Run::plain(&area, ["policy", "check"]).option(file),
+        ];
+        for run in runs {
+            let line = "exec \"$@\" 1</dev/null";
+            let done = run.under(["sh", "-c", line, "sh"]).finish();
+            let told = "holdfast: write to stdout: Bad file descriptor";
+            assert!(done.exited(125).stderr.starts_with(told), "{done}");
+        }
+    }
+}
+
+#[test]
 fn control_characters_of_others_are_written_out_in_results_for_people() {
     for area in everyone() {
         let name = "nö\x1b[31m\n\u{202e}such";

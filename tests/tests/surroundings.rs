@@ -251,7 +251,12 @@ fn too_few_processes_or_threads_are_told_and_nothing_hangs() {
 #[test]
 fn too_little_memory_is_told_and_nothing_hangs() {
     for area in everyone() {
-        for (limit, most) in [("-d", "5000"), ("-d", "8000"), ("-v", "60000")] {
+        for (limit, most) in [
+            ("-d", "5000"),
+            ("-d", "8000"),
+            ("-v", "60000"),
+            ("-s", "128"),
+        ] {
             let line = format!("ulimit {limit} {most}; exec \"$@\"");
             let done = Run::plain(&area, ["run", "--timeout", "10s"])
                 .under(["bash", "-c", &line, "bash"])

@@ -1,7 +1,7 @@
 //! The command line: what can be written, and what is said when it is wrong.
 
 use std::ffi::{OsStr, OsString};
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use holdfast_observability as observability;
 
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
-use crate::output::Format;
+use crate::output::{self, Format};
 use crate::{completions, doctor, gateway, keeper, manual, policy, run, sandbox, version};
 
 pub(crate) mod sandboxes;
@@ -215,7 +215,10 @@ pub(crate) fn parse(arguments: &[OsString]) -> Result<Option<Cli>, Failure> {
         Ok(cli) => Ok(Some(cli)),
         Err(error) if error.use_stderr() => Err(usage(&error, arguments)),
         Err(asked) => {
-            let printed = asked.print().and_then(|()| io::stdout().flush());
+            let printed = output::out().and_then(|mut out| {
+                asked.print()?;
+                out.flush()
+            });
             printed.map_err(|error| Failure::output(&error))?;
             Ok(None)
         }

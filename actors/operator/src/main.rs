@@ -36,7 +36,7 @@ fn main() -> ExitCode {
 fn command() -> ExitCode {
     let config = Config::read();
     let mut document = cli::wants_json(&config.arguments);
-    let (outcome, quiet) = match cli::parse(&config.arguments) {
+    let (outcome, quiet) = match threads::standing().and_then(|()| cli::parse(&config.arguments)) {
         Ok(Some(cli)) => {
             let quiet = cli.quiet;
             // Whoever started it in the background reads its stdout.

@@ -1,10 +1,12 @@
 //! Results, on stdout and nowhere else.
 
-use std::io::{self, Write as _};
+use std::io::{self, StdoutLock, Write as _};
 use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use nix::errno::Errno;
+use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use serde::Serialize;
 use tokio::time::sleep;
@@ -48,10 +50,27 @@ pub(crate) fn is_obeyed(character: char) -> bool {
 
 /// Prints a result for people.
 pub(crate) fn text(result: &str) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(result.as_bytes())
-        .and_then(|()| out.flush())
+    written(result.as_bytes())
+}
+
+/// Writes a result to stdout as it is.
+pub(crate) fn written(result: &[u8]) -> Result<(), Failure> {
+    out()
+        .and_then(|mut out| {
+            out.write_all(result)?;
+            out.flush()
+        })
         .map_err(|error| Failure::output(&error))
+}
+
+/// Our stdout. One that is not open for writing is an error here: the standard library takes everything for it, and drops it.
+pub(crate) fn out() -> io::Result<StdoutLock<'static>> {
+    let out = io::stdout().lock();
+    let mode = fcntl(&out, FcntlArg::F_GETFL)? & libc::O_ACCMODE;
+    if mode == libc::O_RDONLY {
+        return Err(Errno::EBADF.into());
+    }
+    Ok(out)
 }
 
 /// What `next` brings, as long as somebody reads the results: a pipe whose reader has left would only be noticed by the

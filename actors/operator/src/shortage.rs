@@ -56,6 +56,8 @@ pub(crate) enum Shortage {
     /// The kernel counts threads among processes.
     Processes,
     Memory,
+    /// What the first thread may have of it.
+    Stack,
 }
 
 impl Shortage {
@@ -74,6 +76,7 @@ impl Shortage {
         match self {
             Self::Processes => "no more processes or threads can be had",
             Self::Memory => "not enough memory can be had",
+            Self::Stack => "not enough stack can be had",
         }
     }
 
@@ -81,7 +84,7 @@ impl Shortage {
     pub(crate) fn reason(self) -> &'static str {
         match self {
             Self::Processes => "ProcessPressure",
-            Self::Memory => "MemoryPressure",
+            Self::Memory | Self::Stack => "MemoryPressure",
         }
     }
 
@@ -102,15 +105,13 @@ impl Shortage {
                     format!("{}; raise it, or let processes end", limits.join(", "))
                 }
             }
+            Self::Stack => {
+                let limit = kib(Resource::RLIMIT_STACK, 's').unwrap_or_default();
+                format!("{limit}; raise it to {ENOUGH_STACK_KIB} or more")
+            }
             Self::Memory => {
-                let limit = |resource, letter| {
-                    let kib = soft(resource)? / 1024;
-                    Some(format!(
-                        "this process may have {kib} KiB (`ulimit -{letter}`)"
-                    ))
-                };
-                let data = limit(Resource::RLIMIT_DATA, 'd');
-                let all = limit(Resource::RLIMIT_AS, 'v');
+                let data = kib(Resource::RLIMIT_DATA, 'd');
+                let all = kib(Resource::RLIMIT_AS, 'v');
                 let limits: Vec<_> = data.into_iter().chain(all).collect();
                 if limits.is_empty() {
                     "let something end, or raise the control group's memory limit".to_owned()
@@ -139,9 +140,22 @@ pub(crate) fn is_starved_of_memory() -> bool {
     below(Resource::RLIMIT_DATA, LEAST_DATA) || below(Resource::RLIMIT_AS, LEAST_SPACE)
 }
 
+/// Whether the first thread may have less stack than the command line takes: it would end by an abort.
+pub(crate) fn is_starved_of_stack() -> bool {
+    soft(Resource::RLIMIT_STACK).is_some_and(|limit| limit < LEAST_STACK)
+}
+
 fn is_bounded_in_memory() -> bool {
     let bounds = [Resource::RLIMIT_DATA, Resource::RLIMIT_AS];
     bounds.into_iter().any(|bound| soft(bound).is_some())
+}
+
+/// A limit in a sentence, with the letter of its option.
+fn kib(resource: Resource, letter: char) -> Option<String> {
+    let kib = soft(resource)? / 1024;
+    Some(format!(
+        "this process may have {kib} KiB (`ulimit -{letter}`)"
+    ))
 }
 
 fn soft(resource: Resource) -> Option<u64> {
@@ -172,6 +186,12 @@ const ENOUGH_FILES: u64 = 64;
 
 /// With so much memory of its own the runtime serves a sandbox.
 const ENOUGH_KIB: u64 = 65_536;
+
+/// The usual limit.
+const ENOUGH_STACK_KIB: u64 = 8192;
+
+/// What reading the command line takes at most, in bytes, where it is not optimised.
+const LEAST_STACK: u64 = 384 << 10;
 
 /// What threads, stacks and heap of a process of ours take at least, in bytes.
 const LEAST_DATA: u64 = 16 << 20;

@@ -22,6 +22,14 @@ pub(crate) fn affordable() -> Result<(), Failure> {
     Ok(())
 }
 
+/// Refuses to read a command line for which there is no stack.
+pub(crate) fn standing() -> Result<(), Failure> {
+    if shortage::is_starved_of_stack() {
+        return Err(without("start", Shortage::Stack));
+    }
+    Ok(())
+}
+
 /// A runtime of `workers` threads, with room for `more` small ones beside it.
 ///
 /// `last` hears why, where the process has to end without going back to the caller.

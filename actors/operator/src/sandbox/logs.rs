@@ -1,7 +1,7 @@
 //! `holdfast logs`: lines as they were logged; what a workload wrote, byte for byte.
 
 use std::fmt::Write as _;
-use std::io::{self, IsTerminal as _, Write as _};
+use std::io::{self, IsTerminal as _};
 use std::process::ExitCode;
 
 use holdfast_wire::v1;
@@ -32,8 +32,8 @@ pub(crate) fn logs(arguments: &Logs, config: &Config) -> Result<ExitCode, Failur
         {
             match format {
                 Format::Json => output::document(&document(&line))?,
-                Format::Text if shown => print(&text(&escaped(line), named))?,
-                Format::Text => print(&text(&line, named))?,
+                Format::Text if shown => output::written(&text(&escaped(line), named))?,
+                Format::Text => output::written(&text(&line, named))?,
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -117,13 +117,6 @@ fn document(line: &v1::LogLine) -> Value {
         fields.insert("source".into(), line.source.as_str().into());
     }
     document
-}
-
-fn print(bytes: &[u8]) -> Result<(), Failure> {
-    let mut out = io::stdout().lock();
-    out.write_all(bytes)
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::output(&error))
 }
 
 fn word(source: Source) -> &'static str {
