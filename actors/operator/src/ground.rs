@@ -73,7 +73,6 @@ impl Ground<'_> {
                 | Unplanned::UnknownUser { .. } => unplanned.to_string(),
             };
             let kind = match unplanned {
-                Unplanned::Contradictory { .. } | Unplanned::Boundless(_) => Kind::PolicyInvalid,
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)
@@ -81,7 +80,10 @@ impl Ground<'_> {
                 | Unplanned::OwnMissing(_)
                 | Unplanned::Unfit(_)
                 | Unplanned::Root(_) => Kind::Unreadable,
-                Unplanned::Landlock
+                // What is one and the same here, by links, may be two elsewhere.
+                Unplanned::Contradictory { .. }
+                | Unplanned::Boundless(_)
+                | Unplanned::Landlock
                 | Unplanned::Unobservable { .. }
                 | Unplanned::Processes
                 | Unplanned::Exceeding(_)
