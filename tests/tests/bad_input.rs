@@ -1,6 +1,7 @@
 //! What is wrong is said: place, reason, fix, the right exit code, and nothing started. (Promise 9.)
 
-use holdfast_tests::{Area, Finished, Run, everyone, skip};
+use holdfast_tests::{Area, Finished, Policy, Run, everyone, skip};
+use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 /// A policy that is right, to be made wrong.
@@ -156,7 +157,7 @@ fn what_is_no_policy_at_all_is_refused() {
 fn a_policy_that_cannot_be_read_is_said_with_its_name() {
     for area in everyone() {
         let secret = area.file(&area.root().join("unreadable.yaml"), GOOD);
-        std::fs::set_permissions(&secret, std::fs::Permissions::from_mode(0o000)).expect("chmod");
+        fs::set_permissions(&secret, fs::Permissions::from_mode(0o000)).expect("chmod");
         let directory = area.directory(&area.root().join("directory.yaml"));
         let mut files = vec![area.root().join("missing.yaml"), directory];
         if area.caller().is_root() {
@@ -390,6 +391,51 @@ fn a_result_that_nobody_can_be_told_is_no_success() {
             let told = "holdfast: write to stdout: Bad file descriptor";
             assert!(done.exited(125).stderr.starts_with(told), "{done}");
         }
+    }
+}
+
+/// A listed path and a policy that are there, but not for this user.
+#[test]
+fn what_may_not_be_reached_is_told_from_what_is_not_there() {
+    for area in everyone() {
+        if area.caller().uid() == 0 {
+            continue;
+        }
+        let shut = area.directory(&area.root().join("shut"));
+        let listed = shut.join("listed");
+        let file = area.file(&area.fresh("shut.yaml"), GOOD);
+        let policy = Policy::offline().read_only(&listed);
+        let strict = policy
+            .clone()
+            .with("landlock: {compatibility: hard_requirement}");
+        for path in [&shut, &file] {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o000)).expect("shut");
+        }
+
+        let refused = Run::new(&area, &strict).shell("echo started").finish();
+        let left_out = Run::new(&area, &policy).shell("echo started").finish();
+        let unread = Run::plain(&area, ["policy", "check", "-o", "json"])
+            .option(&file)
+            .finish();
+        let elsewhere = Run::plain(&area, ["run", "--cwd"])
+            .option(&listed)
+            .command(["true"])
+            .finish();
+
+        let told = format!(
+            "{}, which cannot be reached (permission denied)",
+            listed.display()
+        );
+        nothing_started(refused.exited(125));
+        assert!(refused.stderr.contains(&told), "{refused}");
+        assert_eq!(left_out.exited(0).text(), "started\n", "{left_out}");
+        assert!(left_out.stderr.contains(&told), "{left_out}");
+        assert!(
+            unread.exited(125).text().contains("\"PERMISSION_DENIED\""),
+            "{unread}"
+        );
+        let told = format!("start in {}: Permission denied", listed.display());
+        assert!(elsewhere.exited(125).stderr.contains(&told), "{elsewhere}");
     }
 }
 

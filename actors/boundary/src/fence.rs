@@ -17,7 +17,7 @@ use holdfast_policy::{Compatibility, OnLinkLoss, Policy};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{Gid, Uid};
 
-use view::{Access, View};
+use view::{Access, BARRED, MISSING, View};
 
 /// What the fence is made of.
 #[derive(Clone, Debug)]
@@ -109,8 +109,11 @@ pub struct Host {
 #[derive(Debug, thiserror::Error)]
 pub enum Unplanned {
     /// A listed path is not there.
-    #[error("filesystem_policy lists {}, which is not there or a link that leads nowhere; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
+    #[error("filesystem_policy lists {}, which {MISSING}; remove it, create it, or write `landlock: {{compatibility: best_effort}}` to leave out what is missing", paths(.0))]
     Missing(Vec<PathBuf>),
+    /// A listed path may not be reached by whoever starts the sandbox.
+    #[error("filesystem_policy lists {}, which {BARRED}; remove it, start as somebody who may, or write `landlock: {{compatibility: best_effort}}` to leave out what cannot be reached", paths(.0))]
+    Barred(Vec<PathBuf>),
     /// A link stands where the sandbox may have made it.
     #[error("filesystem_policy leads through the link {}, which lies in a directory that the sandbox may write to and may have put there itself; list the directory that is meant", paths(.0))]
     Planted(Vec<PathBuf>),
@@ -285,8 +288,8 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if !view.planted.is_empty() {
         return Err(Unplanned::Planted(view.planted));
     }
-    if demanded && !view.missing.is_empty() {
-        return Err(Unplanned::Missing(view.missing));
+    if demanded {
+        is_whole(&view)?;
     }
     cover_names(&mut view, policy)?;
     if !view.reaches(&host.directory) {
@@ -318,6 +321,17 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
     })
+}
+
+/// Whether everything that is listed is shown.
+fn is_whole(view: &View) -> Result<(), Unplanned> {
+    if !view.missing.is_empty() {
+        return Err(Unplanned::Missing(view.missing.clone()));
+    }
+    if !view.barred.is_empty() {
+        return Err(Unplanned::Barred(view.barred.clone()));
+    }
+    Ok(())
 }
 
 /// Has names asked of the sandbox's own resolver.

@@ -138,9 +138,8 @@ fn planned(fence: &Fence) -> v1::Evidence {
             .as_raw(),
         skipped: fence
             .view
-            .missing
-            .iter()
-            .map(|path| path.display().to_string())
+            .left_out()
+            .map(|(path, _)| path.display().to_string())
             .collect(),
         ..v1::Evidence::default()
     }

@@ -44,6 +44,8 @@ pub(crate) enum Kind {
     PolicyInvalid,
     /// A file that was named is not there or cannot be read.
     Unreadable,
+    /// A file that was named may not be reached or read by this user.
+    Barred,
     /// This host cannot do what was asked.
     HostUnsupported,
     /// The program was not found.
@@ -95,7 +97,9 @@ impl Failure {
         message: impl Into<String>,
         cause: &(dyn Error + 'static),
     ) -> Self {
-        let failure = Self::new(kind, format!("{}: {}", message.into(), chain(cause)));
+        let denied = (kind == Kind::Unreadable && is_denied(cause)).then_some(Kind::Barred);
+        let message = format!("{}: {}", message.into(), chain(cause));
+        let failure = Self::new(denied.unwrap_or(kind), message);
         Self {
             hint: shortage::remedy(cause),
             ..failure
@@ -262,6 +266,7 @@ impl Kind {
         match self {
             Self::Usage | Self::PolicyInvalid => 2,
             Self::Unreadable
+            | Self::Barred
             | Self::HostUnsupported
             | Self::InputFailed
             | Self::OutputFailed
@@ -286,6 +291,7 @@ impl Kind {
             Self::Usage => ("INVALID_ARGUMENT", "Usage"),
             Self::PolicyInvalid => ("INVALID_ARGUMENT", "PolicyInvalid"),
             Self::Unreadable => ("NOT_FOUND", "Unreadable"),
+            Self::Barred => ("PERMISSION_DENIED", "Unreadable"),
             Self::HostUnsupported => ("FAILED_PRECONDITION", "HostUnsupported"),
             Self::ProgramNotFound => ("NOT_FOUND", "ProgramNotFound"),
             Self::ProgramNotExecutable => ("PERMISSION_DENIED", "ProgramNotExecutable"),
@@ -328,6 +334,13 @@ pub(crate) fn remedy(cause: &(dyn Error + 'static), directory: &Path) -> Option<
 /// `128+N`, the code of one whom signal N ended.
 pub(crate) fn by_signal(signal: i32) -> u8 {
     u8::try_from(signal).map_or(u8::MAX, |number| number.saturating_add(128))
+}
+
+/// Whether it is for want of a permission.
+fn is_denied(cause: &(dyn Error + 'static)) -> bool {
+    let mut causes = std::iter::successors(Some(cause), |&error| error.source());
+    let kind = causes.find_map(|error| Some(error.downcast_ref::<io::Error>()?.kind()));
+    kind == Some(io::ErrorKind::PermissionDenied)
 }
 
 /// An error and its causes in one line.

@@ -57,6 +57,7 @@ impl Ground<'_> {
             let why = match &unplanned {
                 Unplanned::Directory(directory) => self.not_shown(directory),
                 Unplanned::Missing(_)
+                | Unplanned::Barred(_)
                 | Unplanned::Planted(_)
                 | Unplanned::Contradictory { .. }
                 | Unplanned::Boundless(_)
@@ -73,6 +74,7 @@ impl Ground<'_> {
                 | Unplanned::UnknownUser { .. } => unplanned.to_string(),
             };
             let kind = match unplanned {
+                Unplanned::Barred(_) => Kind::Barred,
                 Unplanned::Missing(_)
                 | Unplanned::Planted(_)
                 | Unplanned::Directory(_)
@@ -110,6 +112,11 @@ impl Ground<'_> {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 return format!(
                     "the working directory {directory} does not exist, or not any more; make it again, or choose another with --cwd"
+                );
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                return format!(
+                    "the working directory {directory} cannot be reached (permission denied); choose another with --cwd"
                 );
             }
             Ok(found) if !found.is_dir() => {

@@ -62,7 +62,9 @@ pub(crate) fn keeper(directory: &Path) -> Result<ExitCode, Failure> {
             tracing::error!("{}", failure.message());
             tell(directory, FAILED, &failure.problem());
             match failure.kind() {
-                Kind::PolicyInvalid | Kind::Unreadable | Kind::HostUnsupported => REFUSED,
+                Kind::PolicyInvalid | Kind::Unreadable | Kind::Barred | Kind::HostUnsupported => {
+                    REFUSED
+                }
                 Kind::Usage
                 | Kind::ProgramNotFound
                 | Kind::ProgramNotExecutable

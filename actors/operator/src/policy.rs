@@ -83,6 +83,8 @@ enum Checked {
         valid: bool,
         error: String,
         suggestion: Option<String>,
+        #[serde(skip)]
+        kind: Kind,
     },
 }
 
@@ -106,6 +108,7 @@ impl Checked {
                 valid: false,
                 error: failure.message().to_owned(),
                 suggestion: failure.advice().map(str::to_owned),
+                kind: failure.kind(),
             },
         }
     }
@@ -127,7 +130,7 @@ impl Checked {
         match self {
             Self::Valid { .. } => None,
             Self::Invalid { .. } => Some(Kind::PolicyInvalid),
-            Self::Unreadable { .. } => Some(Kind::Unreadable),
+            Self::Unreadable { kind, .. } => Some(*kind),
         }
     }
 }
@@ -158,12 +161,12 @@ fn failure(checked: &[Checked]) -> Option<Failure> {
         .iter()
         .filter(|check| check.kind().is_some())
         .count();
-    let unread = |check: &Checked| check.kind() == Some(Kind::Unreadable);
-    let kind = match (checked.iter().any(unread), bad) {
-        (_, 0) => return None,
-        (true, _) => Kind::Unreadable,
-        (false, _) => Kind::PolicyInvalid,
-    };
+    if bad == 0 {
+        return None;
+    }
+    let mut kinds = checked.iter().filter_map(Checked::kind);
+    let unread = kinds.find(|kind| *kind != Kind::PolicyInvalid);
+    let kind = unread.unwrap_or(Kind::PolicyInvalid);
     let message = format!("{bad} of {} files: no valid policy", checked.len());
     let failure = Failure::new(kind, message)
         .lines(checked.iter().flat_map(Checked::complaints))

@@ -45,11 +45,9 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     // From here on there may be threads.
     let journal = Journal::start(level, format);
     if request.has_policy {
-        for path in &fence.view.missing {
+        for (path, why) in fence.view.left_out() {
             let path = path.display();
-            tracing::warn!(
-                "filesystem_policy lists {path}, which is not there or a link that leads nowhere: left out"
-            );
+            tracing::warn!("filesystem_policy lists {path}, which {why}: left out");
         }
     }
     for lack in &fence.lacking {

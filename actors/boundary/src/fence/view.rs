@@ -10,6 +10,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use holdfast_policy::Name;
@@ -40,6 +41,8 @@ pub struct View {
     pub covers: BTreeMap<PathBuf, String>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
+    /// Listed paths that this user may not reach.
+    pub barred: Vec<PathBuf>,
     /// What each entry that is listed for its own sake is called there, by its real path.
     pub listed: BTreeMap<PathBuf, PathBuf>,
     /// Listed paths that lead to one place, first to be read and then to be changed.
@@ -71,7 +74,7 @@ impl View {
         view
     }
 
-    /// Shows `path`, as the sandbox names it. What is not there is noted in `missing`.
+    /// Shows `path`, as the sandbox names it. What is not there is noted in `missing`, what may not be reached in `barred`.
     pub fn show(&mut self, path: &Path, access: Access) {
         if path == Path::new("/") {
             return self.show_everything(access);
@@ -80,7 +83,12 @@ impl View {
             return;
         }
         let Some(real) = self.resolve(path) else {
-            self.missing.push(path.to_owned());
+            let left_out = if self.bars(path) {
+                &mut self.barred
+            } else {
+                &mut self.missing
+            };
+            left_out.push(path.to_owned());
             return;
         };
         if real == Path::new("/") && access == Access::Write {
@@ -209,6 +217,15 @@ impl View {
                 .all(|link| self.links.contains_key(link) || has(link))
     }
 
+    /// Listed paths that are not shown, and why.
+    pub fn left_out(&self) -> impl Iterator<Item = (&Path, &'static str)> {
+        let missing = self.missing.iter().map(|path| (path, MISSING));
+        let barred = self.barred.iter().map(|path| (path, BARRED));
+        missing
+            .chain(barred)
+            .map(|(path, why)| (path.as_path(), why))
+    }
+
     /// What needs a mount, in order: the entries that nothing above shows in the same way, and what pins them.
     pub fn mounts(&self) -> BTreeMap<&Path, Access> {
         let shown = |path: &Path, access: Access| {
@@ -258,6 +275,12 @@ impl View {
         let real = self.resolve_missing(path);
         let found = self.source(&real).symlink_metadata();
         found.is_ok_and(|found| !found.is_symlink()).then_some(real)
+    }
+
+    /// Whether this user may not even look whether `path` is there.
+    fn bars(&self, path: &Path) -> bool {
+        let found = self.source(&self.resolve_missing(path)).symlink_metadata();
+        found.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
     }
 
     /// Follows every link of `path` below the root; what is not there is taken as it is written.
@@ -339,6 +362,12 @@ const OWN: [&str; 3] = ["proc", "dev", "tmp"];
 /// Top-level names that are only seen when the policy lists something in them: the sockets of the host's services and
 /// the runtime's own directories are in `/run`.
 const HIDDEN: [&str; 1] = ["run"];
+
+/// Why a listed path is not shown.
+pub(super) const MISSING: &str = "is not there or a link that leads nowhere";
+
+/// The same.
+pub(super) const BARRED: &str = "cannot be reached (permission denied)";
 
 /// As many links as the kernel follows in one path (`path_resolution(7)`).
 const MAX_LINKS: usize = 40;
