@@ -1,6 +1,7 @@
 //! System calls that a host or the profile of a container refuses: what is missing is said, and never passed over. (Promise 9.)
 
 use holdfast_tests::{Area, Host, Policy, Run, everyone, probe};
+use serde_json::Value;
 use std::fs;
 
 /// The words before a program that make `calls` (numbers and what they answer) fail for it.
@@ -15,6 +16,19 @@ fn keeper_log(area: &Area) -> String {
     let places = sandboxes.map(|entry| entry.expect("readable").path());
     let logs = places.map(|place| fs::read_to_string(place.join("keeper.log")));
     logs.filter_map(Result::ok).collect()
+}
+
+/// What `doctor` finds.
+fn doctor(area: &Area, without: [&str; 3], code: i32) -> Vec<Value> {
+    let done = Run::plain(area, ["doctor", "-o", "json"])
+        .under(without)
+        .finish();
+    let found = serde_json::from_slice::<Value>(&done.exited(code).stdout).expect("a document");
+    found["checks"].as_array().expect("a list").clone()
+}
+
+fn is_missing(check: &Value) -> bool {
+    check["present"] == false && check["required"] == true
 }
 
 #[test]
@@ -85,6 +99,37 @@ fn a_rule_with_binaries_is_refused_where_nobody_can_be_observed() {
                 assert!(choosy.stderr.contains(word), "{word}: {choosy}");
             }
             assert_eq!(done("").exited(0).text(), "ran\n");
+        }
+    }
+}
+
+/// Whatever `run` cannot do without, `doctor` says so.
+#[test]
+fn doctor_names_each_call_without_which_nothing_starts() {
+    for (name, number) in [
+        ("open_tree", 428),
+        ("move_mount", 429),
+        ("mount_setattr", 442),
+        ("openat2", 437),
+        ("pivot_root", 155),
+        ("umount2", 166),
+        ("memfd_create", 319),
+        ("close_range", 436),
+        ("signalfd4", 289),
+        ("landlock_add_rule", 445),
+        ("landlock_restrict_self", 446),
+    ] {
+        for errno in [1, 38] {
+            let calls = format!("{number}:{errno}");
+            let Some(without) = without(&calls) else {
+                return;
+            };
+            for area in everyone() {
+                let checks = doctor(&area, without, 125);
+                let mut missing = checks.iter().filter(|check| is_missing(check));
+                let named = missing.any(|check| check.to_string().contains(name));
+                assert!(named, "{name}: {checks:?}");
+            }
         }
     }
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! fence child    user ─ mount ─ net ─ ipc ─ uts ─ AnyIP … ─ pid ── proc child: mounts /proc
 //! filter child   seccomp listener and its flags
+//! asking child   system calls, asked for nothing
 //! held child     made by clone3, held by pidfds, read from outside
 //! ```
 //!
@@ -15,6 +16,7 @@ use nix::errno::Errno;
 
 use child::Report;
 
+mod calls;
 mod child;
 mod fence;
 mod filter;
@@ -39,6 +41,18 @@ pub enum Feature {
     PidNamespace,
     /// Mounting a private `/proc` in that pid namespace.
     Proc,
+    /// `open_tree`, `move_mount` and `mount_setattr`.
+    MountCalls,
+    /// `pivot_root` and `umount2`.
+    RootCalls,
+    /// Opening a path that may hold no link.
+    OpenAt2,
+    /// A file in memory.
+    MemoryFile,
+    /// Closing many descriptors at once.
+    CloseRange,
+    /// Hearing of signals by a descriptor.
+    SignalFd,
     /// A connect to any IPv4 address reaches a listener in the namespace.
     AnyIpv4,
     /// The same for IPv6.
@@ -49,6 +63,8 @@ pub enum Feature {
     SockDiag,
     /// A Landlock ruleset.
     Landlock,
+    /// Adding a rule to it, and being restricted by it.
+    LandlockRules,
     /// A seccomp filter with a listener.
     Listener,
     /// A notified call that only a fatal signal interrupts.
@@ -99,7 +115,7 @@ pub struct Findings {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 21] = [
+    pub const ALL: [Self; 28] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::NetworkNamespace,
@@ -107,11 +123,18 @@ impl Feature {
         Self::UtsNamespace,
         Self::PidNamespace,
         Self::Proc,
+        Self::MountCalls,
+        Self::RootCalls,
+        Self::OpenAt2,
+        Self::MemoryFile,
+        Self::CloseRange,
+        Self::SignalFd,
         Self::AnyIpv4,
         Self::AnyIpv6,
         Self::UdpRule,
         Self::SockDiag,
         Self::Landlock,
+        Self::LandlockRules,
         Self::Listener,
         Self::WaitKillable,
         Self::SyncWakeUp,
@@ -130,6 +153,7 @@ impl Findings {
         let mut findings = Self::nothing();
         findings.add(&child::run(fence::build, LIMIT));
         findings.add(&child::run(filter::install, LIMIT));
+        findings.add(&child::run(calls::ask, LIMIT));
         findings.add(&held::look());
         match filter::landlock() {
             Ok(landlock) => {

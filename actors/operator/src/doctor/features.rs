@@ -11,107 +11,101 @@ use crate::shortage;
 /// One check for each feature.
 pub(super) fn checks(findings: &Findings, host: &Host) -> Vec<Check> {
     let check = |feature| {
-        let meaning = Meaning::of(feature);
+        let (name, needed_for) = meaning(feature);
         let outcome = findings.of(feature);
         let present = outcome == Outcome::Works;
         Check {
-            name: meaning.name,
+            name,
             present,
-            required: meaning.required,
+            required: is_required(feature) && !is_moot(feature, findings),
             detail: detail(feature, findings),
-            needed_for: meaning.needed_for,
+            needed_for,
             remedy: remedy(present, || advice(feature, outcome, host)),
         }
     };
     Feature::ALL.into_iter().map(check).collect()
 }
 
-struct Meaning {
-    name: &'static str,
-    required: bool,
-    needed_for: &'static str,
+/// Whether something else is missing without which nobody asks for it.
+fn is_moot(feature: Feature, findings: &Findings) -> bool {
+    feature == Feature::LandlockRules && findings.of(Feature::Landlock) != Outcome::Works
 }
 
-impl Meaning {
-    const fn required(name: &'static str, needed_for: &'static str) -> Self {
-        Self {
-            name,
-            required: true,
-            needed_for,
-        }
-    }
+/// Whether nothing starts without it.
+fn is_required(feature: Feature) -> bool {
+    !matches!(
+        feature,
+        Feature::AnyIpv6 | Feature::SyncWakeUp | Feature::PidfdThread | Feature::Ipv6
+    )
+}
 
-    const fn better(name: &'static str, needed_for: &'static str) -> Self {
-        Self {
-            name,
-            required: false,
-            needed_for,
-        }
-    }
-
-    const fn of(feature: Feature) -> Self {
-        match feature {
-            Feature::UserNamespace => {
-                Self::required("user namespace", "everything else, without being root")
-            }
-            Feature::MountNamespace => Self::required(
-                "mount namespace",
-                "showing the program only the files of its policy",
-            ),
-            Feature::NetworkNamespace => {
-                Self::required("network namespace", "a network with no way out")
-            }
-            Feature::IpcNamespace => {
-                Self::required("ipc namespace", "keeping the host's shared memory apart")
-            }
-            Feature::UtsNamespace => Self::required("uts namespace", "a host name of its own"),
-            Feature::PidNamespace => Self::required(
-                "pid namespace",
-                "hiding other processes, and ending all of the sandbox's at once",
-            ),
-            Feature::Proc => Self::required("private /proc", "a /proc that shows the sandbox only"),
-            Feature::AnyIpv4 => {
-                Self::required("capture of IPv4", "bringing every connect to the proxy")
-            }
-            Feature::AnyIpv6 => Self::better(
-                "capture of IPv6",
-                "bringing every IPv6 connect to the proxy",
-            ),
-            Feature::UdpRule => Self::required(
-                "rule by protocol",
-                "refusing UDP at once, so that QUIC falls back to TCP",
-            ),
-            Feature::SockDiag => {
-                Self::required("sock_diag", "knowing which program a connection belongs to")
-            }
-            Feature::Landlock => Self::required(
-                "Landlock",
-                "a second, independent lock on files and signals",
-            ),
-            Feature::Listener => Self::required(
-                "seccomp listener",
-                "asking the broker before a connect happens, and telling every refusal",
-            ),
-            Feature::WaitKillable => Self::required(
-                "WAIT_KILLABLE_RECV",
-                "connects that signals do not break off halfway",
-            ),
-            Feature::SyncWakeUp => Self::better("SYNC_WAKE_UP", "connects at half the cost"),
-            Feature::Clone3 => Self::required("clone3", "holding a process from its first moment"),
-            Feature::PidfdOpen => Self::required("pidfd_open", "looking at the one who connects"),
-            Feature::PidfdThread => Self::better(
-                "PIDFD_THREAD",
-                "knowing the program behind a connect of any of its threads",
-            ),
-            Feature::PidfdGetfd => {
-                Self::required("pidfd_getfd", "knowing which socket a program connects")
-            }
-            Feature::ReadMemory => Self::required(
-                "process_vm_readv",
-                "knowing the address a program connects to before it does",
-            ),
-            Feature::Ipv6 => Self::better("IPv6 sockets", "programs that connect over IPv6"),
-        }
+/// Its name, and what it is needed for.
+const fn meaning(feature: Feature) -> (&'static str, &'static str) {
+    match feature {
+        Feature::UserNamespace => ("user namespace", "everything else, without being root"),
+        Feature::MountNamespace => (
+            "mount namespace",
+            "showing the program only the files of its policy",
+        ),
+        Feature::NetworkNamespace => ("network namespace", "a network with no way out"),
+        Feature::IpcNamespace => ("ipc namespace", "keeping the host's shared memory apart"),
+        Feature::UtsNamespace => ("uts namespace", "a host name of its own"),
+        Feature::PidNamespace => (
+            "pid namespace",
+            "hiding other processes, and ending all of the sandbox's at once",
+        ),
+        Feature::Proc => ("private /proc", "a /proc that shows the sandbox only"),
+        Feature::MountCalls => (
+            "mount calls",
+            "the view of files: open_tree, move_mount, mount_setattr",
+        ),
+        Feature::RootCalls => (
+            "root calls",
+            "leaving the host's files behind: pivot_root, umount2",
+        ),
+        Feature::OpenAt2 => ("openat2", "opening what the policy lists, and no link"),
+        Feature::MemoryFile => ("memfd_create", "programs that nobody changes as they start"),
+        Feature::CloseRange => ("close_range", "letting go of the caller's descriptors"),
+        Feature::SignalFd => ("signalfd4", "hearing of the end of programs"),
+        Feature::AnyIpv4 => ("capture of IPv4", "bringing every connect to the proxy"),
+        Feature::AnyIpv6 => (
+            "capture of IPv6",
+            "bringing every IPv6 connect to the proxy",
+        ),
+        Feature::UdpRule => (
+            "rule by protocol",
+            "refusing UDP at once, so that QUIC falls back to TCP",
+        ),
+        Feature::SockDiag => ("sock_diag", "knowing which program a connection belongs to"),
+        Feature::Landlock => (
+            "Landlock",
+            "a second, independent lock on files and signals",
+        ),
+        Feature::LandlockRules => (
+            "Landlock rules",
+            "Landlock, where there is one: landlock_add_rule, landlock_restrict_self",
+        ),
+        Feature::Listener => (
+            "seccomp listener",
+            "asking the broker before a connect happens, and telling every refusal",
+        ),
+        Feature::WaitKillable => (
+            "WAIT_KILLABLE_RECV",
+            "connects that signals do not break off halfway",
+        ),
+        Feature::SyncWakeUp => ("SYNC_WAKE_UP", "connects at half the cost"),
+        Feature::Clone3 => ("clone3", "holding a process from its first moment"),
+        Feature::PidfdOpen => ("pidfd_open", "looking at the one who connects"),
+        Feature::PidfdThread => (
+            "PIDFD_THREAD",
+            "knowing the program behind a connect of any of its threads",
+        ),
+        Feature::PidfdGetfd => ("pidfd_getfd", "knowing which socket a program connects"),
+        Feature::ReadMemory => (
+            "process_vm_readv",
+            "knowing the address a program connects to before it does",
+        ),
+        Feature::Ipv6 => ("IPv6 sockets", "programs that connect over IPv6"),
     }
 }
 
@@ -136,11 +130,14 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
     }
     match feature {
         Feature::UserNamespace => user_namespace(errno, host),
+        Feature::MountCalls if errno == Errno::ENOSYS => system_call("5.12", host),
         Feature::MountNamespace
         | Feature::NetworkNamespace
         | Feature::IpcNamespace
         | Feature::UtsNamespace
-        | Feature::PidNamespace => namespace(errno, host),
+        | Feature::PidNamespace
+        | Feature::MountCalls
+        | Feature::RootCalls => namespace(errno, host),
         Feature::Proc => "in a container: run it with an unmasked /proc \
              (docker: --security-opt systempaths=unconfined; Kubernetes: procMount: Unmasked)"
             .into(),
@@ -152,14 +149,16 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
             "boot without ipv6.disable=1; without IPv6 everything else works".into()
         }
         Feature::SockDiag => "load the modules inet_diag and tcp_diag".into(),
-        Feature::Landlock => landlock(errno),
+        Feature::Landlock | Feature::LandlockRules => landlock(errno),
+        Feature::CloseRange => system_call("5.9", host),
+        Feature::MemoryFile | Feature::SignalFd => system_call("3.17", host),
         Feature::Listener if host.filtered => CONTAINER_FILTER.into(),
         Feature::Listener => "use a kernel with CONFIG_SECCOMP_FILTER (Linux 5.0 or later)".into(),
         Feature::WaitKillable => newer("5.19"),
         Feature::SyncWakeUp => newer("6.6"),
         Feature::Clone3 | Feature::PidfdOpen => system_call("5.3", host),
         Feature::PidfdThread => newer("6.9"),
-        Feature::PidfdGetfd => system_call("5.6", host),
+        Feature::PidfdGetfd | Feature::OpenAt2 => system_call("5.6", host),
         Feature::ReadMemory => "set kernel.yama.ptrace_scope to 0 or 1, use a kernel with \
              CONFIG_CROSS_MEMORY_ATTACH, and allow the call in the container's seccomp profile"
             .into(),

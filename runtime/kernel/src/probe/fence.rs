@@ -12,7 +12,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, getegid, geteuid, write};
 
 use super::child::{Say, forked};
-use super::{Feature, netlink};
+use super::{Feature, calls, netlink};
 
 /// Builds a fence around this process, step by step, as far as the kernel allows.
 pub(super) fn build(say: &mut Say) {
@@ -25,6 +25,9 @@ pub(super) fn build(say: &mut Say) {
         Feature::MountNamespace,
         unshare(CloneFlags::CLONE_NEWNS).and_then(|()| make_private()),
     );
+    if private {
+        calls::ask_to_mount(say);
+    }
     say.tell(Feature::IpcNamespace, unshare(CloneFlags::CLONE_NEWIPC));
     say.tell(Feature::UtsNamespace, unshare(CloneFlags::CLONE_NEWUTS));
     let network = unshare(CloneFlags::CLONE_NEWNET).and_then(|()| netlink::loopback_up());
