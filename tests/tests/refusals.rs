@@ -134,6 +134,39 @@ fn doctor_names_each_call_without_which_nothing_starts() {
     }
 }
 
+/// Whatever `run` does without, `doctor` does not call it missing.
+#[test]
+fn doctor_requires_nothing_without_which_a_sandbox_starts() {
+    for (name, calls) in [
+        ("Landlock", NOT_BOOTED),
+        ("clone3", "435:38"),
+        ("pidfd_open", "434:38"),
+        ("pidfd_getfd", "438:1"),
+        ("process_vm_readv", "310:1"),
+        ("", "272:1"),
+    ] {
+        let Some(without) = without(calls) else {
+            return;
+        };
+        for area in everyone() {
+            let done = Run::plain(&area, ["run"])
+                .under(without)
+                .command(["/bin/echo", "ran"])
+                .finish();
+            assert_eq!(done.exited(0).text(), "ran\n", "{done}");
+
+            let checks = doctor(&area, without, 0);
+            assert!(!checks.iter().any(is_missing), "{name}: {checks:?}");
+            let absent = checks.iter().find(|check| check["name"] == name);
+            assert!(
+                absent.is_none_or(|check| check["present"] == false),
+                "{checks:?}"
+            );
+            assert_eq!(absent.is_none(), name.is_empty(), "{checks:?}");
+        }
+    }
+}
+
 /// The three calls of Landlock, where the list `lsm=` leaves it out and where the kernel does not have it.
 const NOT_BOOTED: &str = "444:95,445:95,446:95";
 const NOT_BUILT: &str = "444:38,445:38,446:38";

@@ -1,10 +1,12 @@
 //! What this kernel lets us do, found out by doing it.
 //!
 //! ```text
-//! fence child    user ─ mount ─ net ─ ipc ─ uts ─ AnyIP … ─ pid ── proc child: mounts /proc
+//! fence child    user ─┬─ ipc, uts, pid
+//!                      ├─ net ─ AnyIP …
+//!                      └─ mount ─ pid: mounts /proc
 //! filter child   seccomp listener and its flags
 //! asking child   system calls, asked for nothing
-//! held child     made by clone3, held by pidfds, read from outside
+//! held child     held by pidfds, read from outside
 //! ```
 //!
 //! Each child tries, says what the kernel answered, and ends; its namespaces end with it. Nothing of the caller's is
@@ -71,7 +73,7 @@ pub enum Feature {
     WaitKillable,
     /// Waking the broker on the caller's own core.
     SyncWakeUp,
-    /// Making a process with a pidfd in one step.
+    /// Making a process by the newer call.
     Clone3,
     /// A descriptor that stands for a process.
     PidfdOpen,

@@ -35,7 +35,15 @@ fn is_moot(feature: Feature, findings: &Findings) -> bool {
 fn is_required(feature: Feature) -> bool {
     !matches!(
         feature,
-        Feature::AnyIpv6 | Feature::SyncWakeUp | Feature::PidfdThread | Feature::Ipv6
+        Feature::AnyIpv6
+            | Feature::Landlock
+            | Feature::SyncWakeUp
+            | Feature::Clone3
+            | Feature::PidfdOpen
+            | Feature::PidfdThread
+            | Feature::PidfdGetfd
+            | Feature::ReadMemory
+            | Feature::Ipv6
     )
 }
 
@@ -79,7 +87,7 @@ const fn meaning(feature: Feature) -> (&'static str, &'static str) {
         Feature::SockDiag => ("sock_diag", "knowing which program a connection belongs to"),
         Feature::Landlock => (
             "Landlock",
-            "a second, independent lock on files and signals",
+            "a second lock on files and signals, and `hard_requirement`",
         ),
         Feature::LandlockRules => (
             "Landlock rules",
@@ -94,16 +102,19 @@ const fn meaning(feature: Feature) -> (&'static str, &'static str) {
             "connects that signals do not break off halfway",
         ),
         Feature::SyncWakeUp => ("SYNC_WAKE_UP", "connects at half the cost"),
-        Feature::Clone3 => ("clone3", "holding a process from its first moment"),
-        Feature::PidfdOpen => ("pidfd_open", "looking at the one who connects"),
+        Feature::Clone3 => ("clone3", "programs inside that know no other way to fork"),
+        Feature::PidfdOpen => (
+            "pidfd_open",
+            "rules with binaries: holding the one who connects",
+        ),
         Feature::PidfdThread => (
             "PIDFD_THREAD",
             "knowing the program behind a connect of any of its threads",
         ),
-        Feature::PidfdGetfd => ("pidfd_getfd", "knowing which socket a program connects"),
+        Feature::PidfdGetfd => ("pidfd_getfd", "rules with binaries: knowing its socket"),
         Feature::ReadMemory => (
             "process_vm_readv",
-            "knowing the address a program connects to before it does",
+            "rules with binaries: knowing the address before it connects",
         ),
         Feature::Ipv6 => ("IPv6 sockets", "programs that connect over IPv6"),
     }

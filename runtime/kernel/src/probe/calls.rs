@@ -18,6 +18,7 @@ pub(super) fn ask(say: &mut Say) {
     say.tell(Feature::MemoryFile, there(&[MEMFD_CREATE]));
     say.tell(Feature::CloseRange, there(&[CLOSE_RANGE]));
     say.tell(Feature::SignalFd, there(&[SIGNALFD]));
+    say.tell(Feature::Clone3, there(&[CLONE3]));
     // Landlock restricts nobody who could gain privileges by it.
     let rules = set_no_new_privs().and_then(|()| there(&LANDLOCK));
     say.tell(Feature::LandlockRules, rules);
@@ -63,6 +64,7 @@ const MEMFD_CREATE: Call = (libc::SYS_memfd_create, [0, NONE, 0, 0, 0]);
 /// From 1 to 0: no range.
 const CLOSE_RANGE: Call = (libc::SYS_close_range, [1, 0, 0, 0, 0]);
 const SIGNALFD: Call = (libc::SYS_signalfd4, [NONE, 0, 0, 0, 0]);
+const CLONE3: Call = (libc::SYS_clone3, [0; 5]);
 const LANDLOCK: [Call; 2] = [
     (libc::SYS_landlock_add_rule, [NONE, 0, 0, 0, 0]),
     (libc::SYS_landlock_restrict_self, [NONE, 0, 0, 0, 0]),

@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sched::CloneFlags;
 use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::waitpid;
-use nix::unistd::{ForkResult, fork};
+use nix::unistd::{ForkResult, Pid, fork};
 
 use super::{Feature, Outcome};
 
@@ -69,7 +70,7 @@ pub(super) fn run(work: impl FnOnce(&mut Say), limit: Duration) -> Report {
 }
 
 /// Forks a child that does `work` and ends.
-pub(super) fn forked(work: impl FnOnce()) -> nix::Result<nix::unistd::Pid> {
+pub(super) fn forked(work: impl FnOnce()) -> nix::Result<Pid> {
     // SAFETY: the child runs `work` only, which by the rule in the head of this module's parent takes no memory and no
     // lock, and leaves through `_exit`.
     match unsafe { fork() }? {
@@ -77,6 +78,26 @@ pub(super) fn forked(work: impl FnOnce()) -> nix::Result<nix::unistd::Pid> {
         ForkResult::Child => {
             work();
             leave()
+        }
+    }
+}
+
+/// Lets a child in new `namespaces` do `work`, and waits for its end.
+///
+/// It is made as a fence makes its own, by `clone`.
+pub(super) fn within(namespaces: CloneFlags, work: impl FnOnce()) -> nix::Result<()> {
+    let flags = namespaces.bits() | libc::SIGCHLD;
+    // SAFETY: without CLONE_VM the child runs on a copy of this stack, and the call gets no address. The child runs `work`
+    // only, which by the rule in the head of this module's parent takes no memory and no lock, and leaves through `_exit`.
+    let answer = unsafe { libc::syscall(libc::SYS_clone, flags, 0, 0, 0, 0) };
+    match Errno::result(answer)? {
+        0 => {
+            work();
+            leave()
+        }
+        pid => {
+            let pid = i32::try_from(pid).map_err(|_no_pid| Errno::EOVERFLOW)?;
+            waitpid(Pid::from_raw(pid), None).map(drop)
         }
     }
 }

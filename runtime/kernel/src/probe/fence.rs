@@ -6,55 +6,73 @@ use std::path::Path;
 use nix::errno::Errno;
 use nix::fcntl::{OFlag, open};
 use nix::mount::{MsFlags, mount};
-use nix::sched::{CloneFlags, unshare};
+use nix::sched::CloneFlags;
 use nix::sys::stat::Mode;
-use nix::sys::wait::waitpid;
 use nix::unistd::{Gid, Uid, getegid, geteuid, write};
 
-use super::child::{Say, forked};
+use super::child::{Say, within};
 use super::{Feature, calls, netlink};
 
-/// Builds a fence around this process, step by step, as far as the kernel allows.
+/// Builds a fence, step by step, as far as the kernel allows.
 pub(super) fn build(say: &mut Say) {
     let (uid, gid) = (geteuid(), getegid());
-    let user = unshare(CloneFlags::CLONE_NEWUSER).and_then(|()| map(uid, gid));
-    if !say.tell(Feature::UserNamespace, user) {
-        return;
-    }
-    let private = say.tell(
-        Feature::MountNamespace,
-        unshare(CloneFlags::CLONE_NEWNS).and_then(|()| make_private()),
+    enter(
+        say,
+        Feature::UserNamespace,
+        CloneFlags::CLONE_NEWUSER,
+        |say| {
+            if say.tell(Feature::UserNamespace, map(uid, gid)) {
+                build_inside(say);
+            }
+        },
     );
-    if private {
-        calls::ask_to_mount(say);
-    }
-    say.tell(Feature::IpcNamespace, unshare(CloneFlags::CLONE_NEWIPC));
-    say.tell(Feature::UtsNamespace, unshare(CloneFlags::CLONE_NEWUTS));
-    let network = unshare(CloneFlags::CLONE_NEWNET).and_then(|()| netlink::loopback_up());
-    if say.tell(Feature::NetworkNamespace, network) {
-        say.tell(Feature::AnyIpv4, netlink::any_ipv4());
-        say.tell(Feature::AnyIpv6, netlink::any_ipv6());
-        say.tell(Feature::UdpRule, netlink::refuse_udp());
-        say.tell(Feature::SockDiag, netlink::ask_for_sockets());
-    }
-    enter_pids(say, private);
 }
 
-/// The first process of a new pid namespace, which mounts a `/proc` of its own.
-fn enter_pids(say: &mut Say, private: bool) {
-    if let Err(errno) = unshare(CloneFlags::CLONE_NEWPID) {
-        say.tell(Feature::PidNamespace, Err(errno));
-        return;
+/// What needs the capabilities that one has in a user namespace of one's own.
+fn build_inside(say: &mut Say) {
+    enter(
+        say,
+        Feature::MountNamespace,
+        CloneFlags::CLONE_NEWNS,
+        |say| {
+            if say.tell(Feature::MountNamespace, make_private()) {
+                calls::ask_to_mount(say);
+                // Whether there are pid namespaces is asked below.
+                let _said = within(CloneFlags::CLONE_NEWPID, || {
+                    say.tell(Feature::Proc, mount_proc());
+                });
+            }
+        },
+    );
+    enter(
+        say,
+        Feature::NetworkNamespace,
+        CloneFlags::CLONE_NEWNET,
+        |say| {
+            if say.tell(Feature::NetworkNamespace, netlink::loopback_up()) {
+                say.tell(Feature::AnyIpv4, netlink::any_ipv4());
+                say.tell(Feature::AnyIpv6, netlink::any_ipv6());
+                say.tell(Feature::UdpRule, netlink::refuse_udp());
+                say.tell(Feature::SockDiag, netlink::ask_for_sockets());
+            }
+        },
+    );
+    for (feature, flag) in [
+        (Feature::IpcNamespace, CloneFlags::CLONE_NEWIPC),
+        (Feature::UtsNamespace, CloneFlags::CLONE_NEWUTS),
+        (Feature::PidNamespace, CloneFlags::CLONE_NEWPID),
+    ] {
+        enter(say, feature, flag, |say| {
+            say.tell(feature, Ok(()));
+        });
     }
-    let first = forked(|| {
-        say.tell(Feature::PidNamespace, Ok(()));
-        if private {
-            say.tell(Feature::Proc, mount_proc());
-        }
-    });
-    let ended = first.and_then(|first| waitpid(first, None));
-    if let Err(errno) = ended {
-        say.tell(Feature::PidNamespace, Err(errno));
+}
+
+/// A child in a namespace of its own, which does `work` there and says how it went; without the namespace that is said.
+fn enter(say: &mut Say, feature: Feature, flag: CloneFlags, work: impl FnOnce(&mut Say)) {
+    let entered = within(flag, || work(say));
+    if let Err(errno) = entered {
+        say.tell(feature, Err(errno));
     }
 }
 

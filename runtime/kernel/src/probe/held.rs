@@ -11,7 +11,7 @@ use nix::sys::wait::waitpid;
 use nix::unistd::Pid;
 
 use super::Feature;
-use super::child::{Report, leave};
+use super::child::{Report, forked};
 
 /// Makes a child that waits, and looks at it.
 pub(super) fn look() -> Report {
@@ -19,14 +19,16 @@ pub(super) fn look() -> Report {
     let Ok((reader, writer)) = std::io::pipe() else {
         return report;
     };
-    let child = match waiting(&reader) {
+    let waiting = || {
+        let _end = (&reader).read(&mut [0]);
+    };
+    let child = match forked(waiting) {
         Ok(child) => child,
         Err(errno) => {
-            report.add(Feature::Clone3, Err(errno));
+            report.add(Feature::PidfdOpen, Err(errno));
             return report;
         }
     };
-    report.add(Feature::Clone3, Ok(()));
     let held = pidfd(child, 0);
     let thread = pidfd(child, libc::O_EXCL);
     if let Ok(held) = &held {
@@ -39,38 +41,6 @@ pub(super) fn look() -> Report {
     let _gone = kill(child, Signal::SIGKILL);
     let _reaped = waitpid(child, None);
     report
-}
-
-/// A child made by clone3, with a pidfd, that waits for its end.
-fn waiting(mut reader: &PipeReader) -> nix::Result<Pid> {
-    let mut held: libc::c_int = -1;
-    // SAFETY: all zeros are valid for this struct of numbers.
-    let mut arguments: libc::clone_args = unsafe { std::mem::zeroed() };
-    arguments.flags = libc::CLONE_PIDFD as u64;
-    arguments.pidfd = &raw mut held as u64;
-    arguments.exit_signal = libc::SIGCHLD as u64;
-    // SAFETY: without CLONE_VM the child runs on a copy of this stack; it only reads a pipe into that stack and leaves
-    // through `_exit`. The kernel reads `arguments` and writes one descriptor to `held`, both alive here.
-    let answer = unsafe {
-        libc::syscall(
-            libc::SYS_clone3,
-            &raw const arguments,
-            size_of::<libc::clone_args>(),
-        )
-    };
-    match Errno::result(answer)? {
-        0 => {
-            let _end = reader.read(&mut [0]);
-            leave()
-        }
-        pid => {
-            // SAFETY: CLONE_PIDFD wrote a new descriptor that nobody else owns.
-            drop(unsafe { OwnedFd::from_raw_fd(held) });
-            i32::try_from(pid)
-                .map(Pid::from_raw)
-                .map_err(|_no_pid| Errno::EOVERFLOW)
-        }
-    }
 }
 
 fn pidfd(child: Pid, flags: i32) -> nix::Result<OwnedFd> {
