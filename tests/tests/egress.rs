@@ -95,6 +95,47 @@ fn a_rule_for_every_port_captures_on_demand() {
     }
 }
 
+/// What `allowed_ips` names is the host's own at every port, but for those on which a program inside listens.
+#[test]
+fn a_rule_for_every_port_of_a_loopback_address_means_the_hosts() {
+    for area in everyone() {
+        for endpoint in [
+            "{host: 127.0.0.9, port: \"*\", allowed_ips: [127.0.0.9/32]}",
+            "{port: \"*\", allowed_ips: [127.0.0.0/8]}",
+        ] {
+            let (server, closed) = (tcp::echo("127.0.0.9"), Refusing::at("127.0.0.9"));
+            let policy = Policy::offline().rule_in_full("hosts", endpoint, &[]);
+            let done = Run::new(&area, &policy)
+                .command([
+                    "python3",
+                    "-c",
+                    "import errno, socket, sys\n\
+                     open, closed = map(int, sys.argv[1:])\n\
+                     told = socket.socket().connect_ex(('127.0.0.9', closed))\n\
+                     own = socket.create_server(('127.0.0.9', closed))\n\
+                     mine = socket.create_connection(('127.0.0.9', closed))\n\
+                     own.accept()[0].send(b'own')\n\
+                     hosts = socket.create_connection(('127.0.0.9', open))\n\
+                     hosts.send(b'hosts')\n\
+                     print(errno.errorcode[told], mine.recv(9), hosts.recv(9))",
+                    &server.port().to_string(),
+                    &closed.port().to_string(),
+                ])
+                .finish();
+            done.exited(0);
+            let said = "ECONNREFUSED b'own' b'hosts'";
+            assert_eq!(done.text().trim(), said, "{endpoint}: {done}");
+            assert_eq!(server.accepted(), 1, "{done}");
+            let [refused, served] = &done.records[..] else {
+                panic!("one record of each: {done}");
+            };
+            assert_eq!(refused.text("outcome"), "ECONNREFUSED", "{done}");
+            assert_eq!(served.text("outcome"), "connected", "{done}");
+            assert_eq!(served.text("dialled"), "127.0.0.9", "{done}");
+        }
+    }
+}
+
 /// A program that goes through the ports of a wildcard does not take every descriptor: the first thousand are captured, and a further
 /// connect is refused at once and leaves a record.
 #[test]

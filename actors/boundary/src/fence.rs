@@ -13,7 +13,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::{landlock, look};
-use holdfast_policy::{Compatibility, OnLinkLoss, Policy};
+use holdfast_policy::{Cidr, Compatibility, OnLinkLoss, Policy};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{Gid, Uid};
 
@@ -34,6 +34,8 @@ pub struct Fence {
     pub lacking: Vec<Lack>,
     /// Ports that are listened on from the start.
     pub ports: Vec<u16>,
+    /// Addresses that are listened for on every port, once somebody connects to it, though they may be the sandbox's own.
+    pub listed: Vec<Cidr>,
     /// Whether Landlock is in force.
     pub landlock: bool,
     /// What becomes of the workload while the keeper is silent.
@@ -306,6 +308,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         return Err(Unplanned::Exceeding(*first));
     }
     let lacking = exceeding.into_iter().map(Lack::Limit);
+    let captured = policy.captured_ports();
     Ok(Fence {
         view,
         user,
@@ -317,7 +320,8 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
             memory: limits.memory,
         },
         lacking: lacking.chain(of_landlock(host.landlock)).collect(),
-        ports: policy.captured_ports().named.into_iter().collect(),
+        ports: captured.named.into_iter().collect(),
+        listed: captured.listed,
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
     })

@@ -27,7 +27,7 @@ use holdfast_kernel::privilege::{
 use holdfast_kernel::seccomp::{Answer, Filter};
 use holdfast_kernel::{Called, Error, landlock, sysctl};
 use holdfast_observability::{Format, Journal, Level};
-use holdfast_policy::OnLinkLoss;
+use holdfast_policy::{Cidr, OnLinkLoss};
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, FromLauncher, Handoff};
@@ -49,6 +49,7 @@ pub(crate) struct Built {
     pub(crate) channel: Socket,
     pub(crate) listener: Arc<Listener>,
     pub(crate) ports: Vec<u16>,
+    pub(crate) listed: Vec<Cidr>,
     pub(crate) stock: Stock,
     pub(crate) on_link_loss: OnLinkLoss,
     pub(crate) life: Life,
@@ -119,6 +120,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
         channel,
         listener,
         ports: fence.ports.clone(),
+        listed: fence.listed.clone(),
         stock,
         on_link_loss: fence.on_link_loss,
         life,

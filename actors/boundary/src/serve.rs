@@ -25,6 +25,7 @@ use crate::pulse::{self, Pulse};
 use crate::reading;
 use crate::sessions::{Begun, Sessions, Unlaunched};
 use crate::settle::settle;
+use crate::stock;
 use crate::tree;
 
 /// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
@@ -113,7 +114,8 @@ async fn start(
         let hold = Arc::clone(&hold);
         move |port| hold.listen(port)
     };
-    let ports = Arc::new(Ports::new(built.ports.iter().copied(), listen));
+    let ports = Ports::new(built.ports.iter().copied(), listen);
+    let ports = Arc::new(ports.for_hosts(built.listed, stock::serves));
     tree.bind::<Broker>(
         "boundary/broker",
         broker::Arguments {

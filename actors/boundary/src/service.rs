@@ -184,10 +184,12 @@ impl Boundary for Service {
 
     async fn cover(&self, request: Request<v1::CoverRequest>) -> Answer<v1::CoverReply> {
         self.held()?;
-        let ports = request.into_inner().ports.into_iter();
+        let v1::CoverRequest { ports, listed } = request.into_inner();
+        let listed = listed.iter().filter_map(|range| range.parse().ok());
         // Ports travel as 32 bits.
-        let ports = ports.filter_map(|port| u16::try_from(port).ok()).collect();
-        let unheard = self.ports.cover(&ports);
+        let ports = ports.into_iter().map(u16::try_from);
+        let ports = ports.filter_map(Result::ok).collect();
+        let unheard = self.ports.cover(&ports, listed.collect());
         Ok(Response::new(v1::CoverReply { unheard }))
     }
 

@@ -3,6 +3,7 @@
 //! The boundary keeps one descriptor of each listener and of the names' sockets. So a connect waits in the backlog while no
 //! keeper is there, and how many descriptors are open here does not depend on how many keepers there have been.
 
+use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
@@ -69,6 +70,16 @@ impl Stock {
         parcels.push((Kind::Lane(v1::Lane {}), vec![Arc::new(theirs.into())]));
         Ok((parcels, ours))
     }
+}
+
+/// Whether a program inside listens at `address`. Where that cannot be told, none does.
+pub(crate) fn serves(address: SocketAddr) -> bool {
+    let diag = Diag::unconnected().map(Diag::from);
+    let found = diag.and_then(|mut diag| diag.is_listened_on(address));
+    found.unwrap_or_else(|error| {
+        tracing::warn!(%address, %error, "look for a listener inside");
+        false
+    })
 }
 
 fn parcel(port: u16, listener: Arc<OwnedFd>) -> Parcel {

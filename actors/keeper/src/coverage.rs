@@ -7,11 +7,12 @@
 //!
 //! A port that a socket inside has cannot be listened on. The answer says so, and each beat does until it can; both tell the health.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use holdfast_actor::Backoff;
 use holdfast_clock::Dice;
+use holdfast_policy::Captured;
 use holdfast_wire::v1;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
@@ -28,29 +29,29 @@ pub(crate) struct Coverage {
     answered: watch::Sender<u64>,
 }
 
-/// The ports that rules name, and how often that has changed.
+/// What rules want captured, and how often that has changed.
 #[derive(Clone, Debug)]
 struct Wanted {
     turn: u64,
-    ports: BTreeSet<u16>,
+    captured: Captured,
 }
 
 impl Coverage {
-    /// These ports are named at the start.
-    pub(crate) fn of(ports: BTreeSet<u16>) -> Self {
+    /// This is wanted at the start.
+    pub(crate) fn of(captured: Captured) -> Self {
         Self {
-            wanted: watch::Sender::new(Wanted { turn: 0, ports }),
+            wanted: watch::Sender::new(Wanted { turn: 0, captured }),
             answered: watch::Sender::new(0),
         }
     }
 
-    /// Rules name these ports from now on. Returns when the health knows what of them cannot be listened on; a boundary that takes
+    /// Rules want this from now on. Returns when the health knows what of them cannot be listened on; a boundary that takes
     /// longer than [`PATIENCE`] is not waited for.
-    pub(crate) async fn cover(&self, ports: BTreeSet<u16>) {
+    pub(crate) async fn cover(&self, captured: Captured) {
         let mut turn = 0;
         self.wanted.send_modify(|wanted| {
             turn = wanted.turn + 1;
-            *wanted = Wanted { turn, ports };
+            *wanted = Wanted { turn, captured };
         });
         let mut answered = self.answered.subscribe();
         let _late = timeout(PATIENCE, answered.wait_for(|last| *last >= turn)).await;
@@ -61,9 +62,10 @@ impl Coverage {
         let mut wanted = self.wanted.subscribe();
         let mut failures = 0;
         loop {
-            let Wanted { turn, ports } = wanted.borrow_and_update().clone();
+            let Wanted { turn, captured } = wanted.borrow_and_update().clone();
             let request = v1::CoverRequest {
-                ports: ports.into_iter().map(u32::from).collect(),
+                ports: captured.named.into_iter().map(u32::from).collect(),
+                listed: captured.listed.iter().map(ToString::to_string).collect(),
             };
             let answer = timeout(link::PATIENCE, control.cover(request)).await;
             let unheard = match answer {

@@ -156,9 +156,9 @@ impl Arguments {
             number,
             policy: Arc::clone(&policy),
         };
-        let named = policy.captured_ports().named;
+        let captured = policy.captured_ports();
         self.desk.revise(policy);
-        self.coverage.cover(named).await;
+        self.coverage.cover(captured).await;
         Ok(v1::PolicyState {
             warning: self.vitals.unheard(),
             ..self.tell(number, String::new())

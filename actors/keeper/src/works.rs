@@ -138,7 +138,7 @@ impl Works {
             standing: arrivals.standing.clone(),
             rules,
             desk,
-            coverage: Arc::new(Coverage::of(arguments.policy.captured_ports().named)),
+            coverage: Arc::new(Coverage::of(arguments.policy.captured_ports())),
             ledger: Arc::default(),
             seed: Seed::fresh(),
             names,

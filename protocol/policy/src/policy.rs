@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
 use crate::address::canonical;
+use crate::cidr::Cidr;
 use crate::document::{self, Fields, Keys, Place};
 use crate::filesystem::{self, Compatibility, Filesystem};
 use crate::glob::Glob;
@@ -44,6 +45,8 @@ pub struct Captured {
     pub named: BTreeSet<u16>,
     /// Whether a rule is for every port: then the others are captured when somebody connects to them.
     pub any: bool,
+    /// The addresses that such rules list themselves: where one is a loopback address, the host's own is meant at every port.
+    pub listed: Vec<Cidr>,
 }
 
 impl Policy {
@@ -117,7 +120,10 @@ impl Policy {
         let mut captured = Captured::default();
         for endpoint in self.rules.iter().flat_map(|rule| &rule.endpoints) {
             match &endpoint.ports {
-                Ports::Any => captured.any = true,
+                Ports::Any => {
+                    captured.any = true;
+                    captured.listed.extend(endpoint.addresses());
+                }
                 Ports::Listed(ports) => captured.named.extend(ports),
             }
         }

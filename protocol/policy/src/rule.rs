@@ -88,6 +88,15 @@ impl Endpoint {
         self.allowed_ips.iter().any(|range| range.contains(address))
     }
 
+    /// The addresses that it is for as such, and not by a name.
+    pub fn addresses(&self) -> Vec<Cidr> {
+        match self.host {
+            Host::Address(address) if self.lists(address) => vec![Cidr::host(address)],
+            Host::Addresses => self.allowed_ips.clone(),
+            Host::Address(_) | Host::Exact(_) | Host::Wildcard(_) => Vec::new(),
+        }
+    }
+
     /// Whether the host is written without a wildcard.
     pub fn is_exact(&self) -> bool {
         match self.host {

@@ -4,7 +4,7 @@
 //! has no process any more (`FIN_WAIT`, orphaned, `TIME_WAIT`). It is what `getsockopt(SO_COOKIE)` answers.
 
 use std::mem::offset_of;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use nix::sys::socket::{
@@ -52,6 +52,23 @@ impl Diag {
     ///
     /// IPv4-mapped addresses are the IPv4 addresses they stand for. A listener is nobody's connection.
     pub fn cookie(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<u64>> {
+        // The kernel falls back to a listener on the port when the connection is not there.
+        let found = self.ask(local, remote)?;
+        Ok(found.and_then(|(state, cookie)| (state != LISTEN).then_some(cookie)))
+    }
+
+    /// Whether a TCP socket listens at `local`, or at every address on its port.
+    pub fn is_listened_on(&mut self, local: SocketAddr) -> Result<bool> {
+        let nobody = match local.ip().to_canonical() {
+            IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        };
+        let found = self.ask(local, SocketAddr::new(nobody, 0))?;
+        Ok(found.is_some_and(|(state, _)| state == LISTEN))
+    }
+
+    /// The state and the cookie of the socket with these ends.
+    fn ask(&mut self, local: SocketAddr, remote: SocketAddr) -> Result<Option<(u8, u64)>> {
         self.sequence = self.sequence.wrapping_add(1);
         let question = question(self.sequence, local, remote);
         send(self.socket.as_raw_fd(), &question, MsgFlags::empty())
@@ -126,7 +143,7 @@ fn question(sequence: u32, local: SocketAddr, remote: SocketAddr) -> [u8; QUESTI
 }
 
 /// Reads `struct inet_diag_msg`, or the error.
-fn read(answer: &[u8]) -> Result<Option<u64>> {
+fn read(answer: &[u8]) -> Result<Option<(u8, u64)>> {
     let kind = answer.get(4..6);
     if kind == Some(&ERROR.to_ne_bytes()) {
         return match word(answer, HEADER).map_or(libc::EBADMSG, |code| -code.cast_signed()) {
@@ -140,8 +157,7 @@ fn read(answer: &[u8]) -> Result<Option<u64>> {
         .and_then(<[u8]>::first_chunk);
     match (kind, state, cookie) {
         (Some(kind), Some(&state), Some(cookie)) if kind == SOCK_DIAG_BY_FAMILY.to_ne_bytes() => {
-            // The kernel falls back to a listener on the port when the connection is not there.
-            Ok((state != LISTEN).then(|| u64::from_ne_bytes(*cookie)))
+            Ok(Some((state, u64::from_ne_bytes(*cookie))))
         }
         _ => Err(Error::new("recv NETLINK_SOCK_DIAG", libc::EBADMSG)),
     }

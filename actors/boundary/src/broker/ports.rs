@@ -7,16 +7,20 @@
 //!                            └──────── asked for again, the next beat ────────────────────┘
 //! ```
 //!
+//! The sandbox's own addresses are its own, but for those that rules list at every port: there a port is the host's, unless a program
+//! inside listens on it.
+//!
 //! A port that is unheard costs the sandbox its Ready, so it is tried again until it is open, or until a revision comes that does not
 //! name it.
 
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use holdfast_kernel::listen::DOMAIN;
 use holdfast_kernel::{Error, Result};
+use holdfast_policy::Cidr;
 use holdfast_wire::v1;
 use parking_lot::Mutex;
 
@@ -26,6 +30,7 @@ use super::caller;
 pub struct Ports {
     open: Mutex<Open>,
     listen: Box<dyn Fn(u16) -> Result<()> + Send + Sync>,
+    serves: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
 }
 
 #[derive(Debug)]
@@ -35,6 +40,8 @@ struct Open {
     on_demand: usize,
     /// Those that are wanted, and why nobody listens there.
     unheard: BTreeMap<u16, Missing>,
+    /// Addresses that rules list at every port.
+    listed: Vec<Cidr>,
 }
 
 /// A port that nobody listens on.
@@ -77,17 +84,37 @@ impl Ports {
                 ports: open.into_iter().collect(),
                 on_demand: 0,
                 unheard: BTreeMap::new(),
+                listed: Vec::new(),
             }),
             listen: Box::new(listen),
+            serves: Box::new(|_| false),
         }
     }
 
+    /// The same, where the addresses in `listed` are the host's at every port but those at which a program inside `serves`.
+    #[must_use]
+    pub fn for_hosts(
+        mut self,
+        listed: Vec<Cidr>,
+        serves: impl Fn(SocketAddr) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.open.get_mut().listed = listed;
+        self.serves = Box::new(serves);
+        self
+    }
+
     /// Whether a policy has a say on `address`: not on names, which the resolver judges, nor on the sandbox's own
-    /// addresses where nothing is captured.
+    /// addresses where nothing is captured and nobody is asked for.
     pub(super) fn concern(&self, address: SocketAddr) -> bool {
         let port = address.port();
-        let own = || caller::is_own(address.ip()) && !self.open.lock().ports.contains(&port);
-        port != DOMAIN && !own()
+        if port == DOMAIN || !caller::is_own(address.ip()) {
+            return port != DOMAIN;
+        }
+        let (captured, listed) = {
+            let open = self.open.lock();
+            (open.ports.contains(&port), open.lists(address.ip()))
+        };
+        captured || (listed && !(self.serves)(address))
     }
 
     /// Listens on `port` too, which somebody asks for.
@@ -97,9 +124,11 @@ impl Ports {
         self.listen_on(&mut open, port, named.unwrap_or(Wanted::Asked))
     }
 
-    /// Listens on all of `named` too, which are the ports that rules name now. Answers those that nobody can listen on.
-    pub(crate) fn cover(&self, named: &BTreeSet<u16>) -> Vec<v1::Unheard> {
+    /// Listens on all of `named` too, which are the ports that rules name now; `listed` are the addresses that they list at every
+    /// port. Answers those that nobody can listen on.
+    pub(crate) fn cover(&self, named: &BTreeSet<u16>, listed: Vec<Cidr>) -> Vec<v1::Unheard> {
         let mut open = self.open.lock();
+        open.listed = listed;
         open.unheard.clear();
         for port in named {
             // What stands in the way is among the answers.
@@ -147,6 +176,11 @@ impl Ports {
 }
 
 impl Open {
+    fn lists(&self, address: IpAddr) -> bool {
+        let address = address.to_canonical();
+        self.listed.iter().any(|range| range.contains(address))
+    }
+
     /// Nobody can listen on `port`. Of those that were asked for only so many are remembered: a program may ask for all there are.
     fn miss(&mut self, port: u16, errno: i32, wanted: Wanted) {
         let many = self.unheard.len() >= MOST_UNHEARD;
@@ -243,13 +277,17 @@ mod tests {
         let taken = |port| (port, libc::EADDRINUSE);
 
         let named = BTreeSet::from([443, 80, 8443]);
-        assert_eq!(told(ports.cover(&named)), [taken(8443)]);
+        assert_eq!(told(ports.cover(&named, Vec::new())), [taken(8443)]);
         assert!(ports.open(9000).is_err(), "asked for");
         assert_eq!(told(ports.try_again()), [taken(8443), taken(9000)]);
         held.lock().remove(&8443);
         assert_eq!(told(ports.try_again()), [taken(9000)]);
 
-        assert_eq!(told(ports.cover(&named)), [], "another revision");
+        assert_eq!(
+            told(ports.cover(&named, Vec::new())),
+            [],
+            "another revision"
+        );
         assert_eq!(ports.open.lock().on_demand, 0, "rules name them");
     }
 
@@ -257,12 +295,37 @@ mod tests {
     fn a_program_that_asks_for_every_port_it_holds_is_bounded() {
         let ports = Ports::new([], |_| Err(Error::new("bind", libc::EADDRINUSE)));
         let named: BTreeSet<u16> = (1..=100).collect();
-        assert_eq!(ports.cover(&named).len(), 100, "rules are not");
+        assert_eq!(ports.cover(&named, Vec::new()).len(), 100, "rules are not");
 
         for port in 3000..4000 {
             assert!(ports.open(port).is_err());
         }
 
         assert_eq!(ports.try_again().len(), 100);
+    }
+
+    #[test]
+    fn a_loopback_address_that_is_listed_is_the_hosts_where_nobody_inside_listens() {
+        let at = |text: &str| text.parse::<SocketAddr>().expect("an address");
+        let listed = |text: &str| vec![text.parse().expect("a range")];
+        let ports = Ports::new([443], |_| Ok(()))
+            .for_hosts(listed("127.0.0.9"), |address| address.port() == 8080);
+
+        for (address, concerns) in [
+            ("127.0.0.9:80", true),
+            ("[::ffff:127.0.0.9]:80", true),
+            ("127.0.0.9:8080", false),
+            ("127.0.0.1:80", false),
+            ("0.0.0.0:80", false),
+            ("127.0.0.1:443", true),
+            ("10.0.0.1:8080", true),
+            ("127.0.0.9:53", false),
+        ] {
+            assert_eq!(ports.concern(at(address)), concerns, "{address}");
+        }
+
+        ports.cover(&BTreeSet::new(), listed("127.0.0.1"));
+        assert!(!ports.concern(at("127.0.0.9:80")), "another revision");
+        assert!(ports.concern(at("127.0.0.1:80")));
     }
 }

@@ -17,9 +17,31 @@ fn a_wildcard_port_captures_on_demand() {
         policy.captured_ports(),
         Captured {
             named: BTreeSet::new(),
-            any: true
+            any: true,
+            listed: Vec::new(),
         }
     );
+}
+
+#[test]
+fn a_wildcard_port_says_which_addresses_it_is_for() {
+    let listed = |endpoint_: &str| policy(&endpoint(endpoint_)).captured_ports().listed;
+    let range = |text: &str| text.parse::<crate::Cidr>().expect("a range");
+    assert_eq!(
+        listed("{port: \"*\", allowed_ips: [127.0.0.0/8]}"),
+        [range("127.0.0.0/8")]
+    );
+    assert_eq!(
+        listed("{host: 127.0.0.9, port: \"*\", allowed_ips: [127.0.0.0/8]}"),
+        [range("127.0.0.9")]
+    );
+    for other in [
+        "{host: 10.0.0.9, port: \"*\"}",
+        "{port: 80, allowed_ips: [127.0.0.0/8]}",
+        "{host: a.test, port: \"*\", allowed_ips: [127.0.0.0/8]}",
+    ] {
+        assert_eq!(listed(other), []);
+    }
 }
 
 // PO-03

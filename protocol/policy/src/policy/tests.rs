@@ -47,7 +47,13 @@ on_link_loss: freeze
     );
     assert_eq!(policy.on_link_loss(), OnLinkLoss::Freeze);
     let named = BTreeSet::from([80, 443, 5432]);
-    assert_eq!(policy.captured_ports(), Captured { named, any: false });
+    assert_eq!(
+        policy.captured_ports(),
+        Captured {
+            named,
+            ..Captured::default()
+        }
+    );
     assert_eq!(policy.hosts().len(), 1);
 }
 

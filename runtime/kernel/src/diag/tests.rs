@@ -112,6 +112,30 @@ fn the_cookie_is_the_one_the_socket_tells_in_every_form_of_address() {
 }
 
 #[test]
+fn a_listener_is_found_where_it_listens_and_not_beside() {
+    captured(|world| {
+        let mut diag = Diag::open().expect("a socket");
+        let mut asks = |address: &str| diag.is_listened_on(address.parse().expect("an address"));
+        let listener = TcpListener::bind("127.0.0.1:443").expect("free");
+        let _connected = TcpStream::connect("127.0.0.1:443").expect("connected");
+        assert!(asks("127.0.0.1:443").expect("asked"));
+        assert!(asks("[::ffff:127.0.0.1]:443").expect("asked"));
+        for beside in ["127.0.0.9:443", "127.0.0.1:444", "[::1]:443"] {
+            assert!(!asks(beside).expect("asked"), "{beside}");
+        }
+        drop(listener);
+        assert!(!asks("127.0.0.1:443").expect("asked"));
+
+        let _listener = listen::tcp(443).expect("free");
+        for address in world {
+            let ip: IpAddr = address.parse().expect("an address");
+            let at = SocketAddr::new(ip, 443).to_string();
+            assert!(asks(&at).expect("asked"), "{at}");
+        }
+    });
+}
+
+#[test]
 fn a_mapped_client_is_found_as_the_ipv4_client_it_is() {
     captured(|world| {
         if world.len() == 2 {
