@@ -126,12 +126,12 @@ fn a_rule_for_every_port_of_a_loopback_address_means_the_hosts() {
             let said = "ECONNREFUSED b'own' b'hosts'";
             assert_eq!(done.text().trim(), said, "{endpoint}: {done}");
             assert_eq!(server.accepted(), 1, "{done}");
-            let [refused, served] = &done.records[..] else {
+            let [refused, carried] = &done.records[..] else {
                 panic!("one record of each: {done}");
             };
             assert_eq!(refused.text("outcome"), "ECONNREFUSED", "{done}");
-            assert_eq!(served.text("outcome"), "connected", "{done}");
-            assert_eq!(served.text("dialled"), "127.0.0.9", "{done}");
+            assert_eq!(carried.text("outcome"), "connected", "{done}");
+            assert_eq!(carried.text("dialled"), "127.0.0.9", "{done}");
         }
     }
 }
