@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
-use crate::address::canonical;
 use crate::cidr::Cidr;
 use crate::document::{self, Fields, Keys, Place};
 use crate::filesystem::{self, Compatibility, Filesystem};
@@ -43,9 +42,8 @@ pub enum OnLinkLoss {
 pub struct Captured {
     /// The ports that rules name.
     pub named: BTreeSet<u16>,
-    /// Whether a rule is for every port: then the others are captured when somebody connects to them.
-    pub any: bool,
-    /// The addresses that such rules list themselves: where one is a loopback address, the host's own is meant at every port.
+    /// The addresses that rules for every port list themselves: where one is a loopback address, the host's own is meant at
+    /// every port.
     pub listed: Vec<Cidr>,
 }
 
@@ -120,21 +118,12 @@ impl Policy {
         let mut captured = Captured::default();
         for endpoint in self.rules.iter().flat_map(|rule| &rule.endpoints) {
             match &endpoint.ports {
-                Ports::Any => {
-                    captured.any = true;
-                    captured.listed.extend(endpoint.addresses());
-                }
+                // Captured when somebody connects to them.
+                Ports::Any => captured.listed.extend(endpoint.addresses()),
                 Ports::Listed(ports) => captured.named.extend(ports),
             }
         }
         captured
-    }
-
-    /// Whether a rule names this very address at this port, by `host` or by `allowed_ips` without a host. Where it is
-    /// a loopback address, the host's own is meant, and not the sandbox's.
-    pub fn captures(&self, address: IpAddr, port: u16) -> bool {
-        let mut slots = self.index.by_address(canonical(address));
-        slots.any(|slot| slot.endpoint.ports.contains(port))
     }
 
     /// The same policy for a world in which `target` says where symbolic links end: a rule for `/usr/bin/python3` is

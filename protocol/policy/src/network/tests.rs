@@ -13,14 +13,7 @@ fn an_endpoint_without_a_port_is_for_443_alone() {
 #[test]
 fn a_wildcard_port_captures_on_demand() {
     let policy = policy(&endpoint("{host: origin.test, port: \"*\"}"));
-    assert_eq!(
-        policy.captured_ports(),
-        Captured {
-            named: BTreeSet::new(),
-            any: true,
-            listed: Vec::new(),
-        }
-    );
+    assert_eq!(policy.captured_ports(), Captured::default());
 }
 
 #[test]

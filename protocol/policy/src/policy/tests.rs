@@ -1,6 +1,6 @@
 use super::*;
 use crate::process::Account;
-use crate::sample::{endpoint, policy, told};
+use crate::sample::{policy, told};
 
 #[test]
 fn the_policy_of_the_contract_is_read_in_full() {
@@ -175,16 +175,6 @@ fn a_link_counts_as_the_file_it_leads_to_and_leaves_the_hash_alone() {
     let py = crate::Identity::of("/usr/bin/py3.12");
     assert!(linked.rules()[0].is_for(&py) && !plain.rules()[0].is_for(&py));
     assert_eq!(linked.hash(), plain.hash());
-}
-
-#[test]
-fn an_address_that_a_rule_names_is_captured_even_on_the_loopback() {
-    let policy = policy(&endpoint(
-        "{host: 127.0.0.1, port: 8080, allowed_ips: [127.0.0.1]}",
-    ));
-    let captures = |a: &str, port| policy.captures(a.parse().expect("an address"), port);
-    assert!(captures("127.0.0.1", 8080) && captures("::ffff:127.0.0.1", 8080));
-    assert!(!captures("127.0.0.1", 8081) && !captures("127.0.0.2", 8080) && !captures("::1", 8080));
 }
 
 #[test]
