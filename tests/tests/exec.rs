@@ -106,6 +106,19 @@ fn a_hang_up_ends_the_shell_and_leaves_nothing_spinning() {
             });
         }
 
+        // A signal that comes just before a shell reads is noticed after it has read.
+        let line =
+            "trap 'n=$((n + 1)); [ $n = 2 ] && exit' HUP; echo ready; while :; do sleep 0.1; done";
+        let terminal = Terminal::start(host.exec("-t qa", &[bash, "-c", line]), 24, 80);
+        terminal.expect("ready");
+        terminal
+            .hang_up()
+            .recv_timeout(LONG)
+            .expect("the client ends");
+        until("it has heard twice", LONG, || {
+            inside(&host, "bash").is_empty()
+        });
+
         let line = "trap '' HUP; echo ready; while :; do read x || sleep 0.1; done";
         let terminal = Terminal::start(host.exec("-t -i qa", &[bash, "-c", line]), 24, 80);
         terminal.expect("ready");

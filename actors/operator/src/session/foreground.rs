@@ -120,6 +120,8 @@ struct Running {
     bond: Bond,
     /// When we leave it alone: our terminal was hung up.
     leaving: Option<Instant>,
+    /// When it is told so once more. A shell that hears of it just before it reads waits on: outside its read would fail as well.
+    again: Option<Instant>,
     /// The first signal that was passed on.
     passed_on: Option<i32>,
     printers: [Printer; 2],
@@ -169,6 +171,7 @@ impl Running {
             exit: session.exit,
             bond: session.bond,
             leaving: None,
+            again: None,
             passed_on: None,
             printers: [output, errors],
             unread,
@@ -185,7 +188,7 @@ impl Running {
         let mut deadline = deadline;
         let mut late = false;
         loop {
-            let (leaving, overdue) = (self.leaving, self.kill.due());
+            let (leaving, again, overdue) = (self.leaving, self.again, self.kill.due());
             tokio::select! {
                 exit = &mut self.exit => {
                     return match self.kill {
@@ -199,6 +202,10 @@ impl Running {
                 },
                 never = flow(&mut self.printers) => match never {},
                 () = passing(leaving) => return Ending::Left(libc::SIGHUP),
+                () = passing(again) => {
+                    self.again = None;
+                    self.ask(Control::Signal(libc::SIGHUP)).await;
+                }
                 () = passing(overdue) => self.fell(),
                 () = passing(deadline) => {
                     if late {
@@ -244,6 +251,7 @@ impl Running {
                     }
                     if self.bond.outlasts() && signal == libc::SIGHUP {
                         self.leaving.get_or_insert_with(|| later(FAREWELL));
+                        self.again = Some(later(AGAIN));
                     }
                     self.ask(Control::Signal(signal)).await;
                 }
@@ -386,6 +394,9 @@ const REST: Duration = Duration::from_secs(1);
 
 /// How long a session that is asked to die may take before all that it stands on is killed.
 const ASKED: Duration = Duration::from_millis(500);
+
+/// How long after the first hang-up the second one is.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How long a session whose terminal was hung up may take to hear and to end of it.
 const FAREWELL: Duration = Duration::from_secs(5);
