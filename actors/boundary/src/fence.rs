@@ -12,6 +12,7 @@ pub mod view;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
+use holdfast_kernel::descriptors::is_exhausted;
 use holdfast_kernel::{landlock, look};
 use holdfast_policy::{Cidr, Compatibility, OnLinkLoss, Policy};
 use nix::sys::resource::{Resource, getrlimit};
@@ -224,7 +225,11 @@ impl Host {
                 hard(Resource::RLIMIT_DATA),
             ],
             landlock: landlock::abi(),
-            unobservable: look::attempt().err().map(|error| error.told()),
+            // What is short now is told where it is needed.
+            unobservable: look::attempt()
+                .err()
+                .filter(|error| !is_exhausted(error.errno()))
+                .map(|error| error.told()),
             hidden: Vec::new(),
         }
     }

@@ -65,9 +65,14 @@ impl Shortage {
     /// there is room for the smallest of stacks. There may be room for a thread again, too, since another one has ended.
     pub(crate) fn of_threads() -> Self {
         let least = thread::Builder::new().stack_size(LEAST);
-        match least.spawn(|| ()) {
-            Ok(_) if is_bounded_in_memory() => Self::Memory,
-            Ok(_) | Err(_) => Self::Processes,
+        Self::of(least.spawn(|| ()).is_ok(), is_bounded_in_memory())
+    }
+
+    fn of(has_room: bool, is_bounded: bool) -> Self {
+        if has_room && is_bounded {
+            Self::Memory
+        } else {
+            Self::Processes
         }
     }
 
@@ -225,12 +230,10 @@ mod tests {
 
     /// Another thread may have ended between a refusal and the look for what it was for want of.
     #[test]
-    fn where_a_thread_can_be_had_only_a_bound_says_that_memory_was_short() {
-        let expected = if is_bounded_in_memory() {
-            Shortage::Memory
-        } else {
-            Shortage::Processes
-        };
-        assert_eq!(Shortage::of_threads(), expected);
+    fn only_room_under_a_bound_says_that_memory_was_short() {
+        assert_eq!(Shortage::of(true, true), Shortage::Memory);
+        for (has_room, is_bounded) in [(true, false), (false, true), (false, false)] {
+            assert_eq!(Shortage::of(has_room, is_bounded), Shortage::Processes);
+        }
     }
 }

@@ -131,17 +131,15 @@ struct Running {
     raw: Option<Raw>,
     axe: Option<Axe>,
     kill: Kill,
-    /// It was asked to die: what it had to say is worth little.
-    killed: bool,
 }
 
 /// How far a kill has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kill {
     Unasked,
-    /// The session was asked to die. If it has not by then, because somebody on the way stands still, all of it falls.
+    /// The session was asked to die. If it has not by then, because somebody on the way stands still, all of it falls that is ours.
     Asked {
-        until: Instant,
+        until: Option<Instant>,
     },
     Fallen,
 }
@@ -149,7 +147,7 @@ enum Kill {
 impl Kill {
     fn due(self) -> Option<Instant> {
         match self {
-            Self::Asked { until } => Some(until),
+            Self::Asked { until } => until,
             Self::Unasked | Self::Fallen => None,
         }
     }
@@ -179,7 +177,6 @@ impl Running {
             raw,
             axe: session.axe,
             kill: Kill::Unasked,
-            killed: false,
         })
     }
 
@@ -222,7 +219,7 @@ impl Running {
     /// Waits until everything is written; a signal means that nobody wants the rest, and the rest of what was killed is not waited for
     /// long: its reader may have stopped.
     async fn drain(&mut self, signals: &mut Signals) -> Result<(), Failure> {
-        let until = self.killed.then(|| later(REST));
+        let until = (self.kill != Kill::Unasked).then(|| later(REST));
         loop {
             let [output, errors] = &mut self.printers;
             tokio::select! {
@@ -279,11 +276,9 @@ impl Running {
 
     /// Asks the session to die, for a while.
     async fn kill(&mut self) {
-        self.killed = true;
-        if self.axe.is_some() && self.kill == Kill::Unasked {
-            self.kill = Kill::Asked {
-                until: later(ASKED),
-            };
+        if self.kill == Kill::Unasked {
+            let until = self.axe.as_ref().map(|_| later(ASKED));
+            self.kill = Kill::Asked { until };
         }
         self.ask(Control::Kill).await;
     }
