@@ -1,5 +1,8 @@
 //! Saying aloud what was not tested.
 
+use crate::area::Area;
+use crate::run::Run;
+use serde_json::Value;
 use std::io::Write as _;
 use std::path::PathBuf;
 
@@ -22,4 +25,22 @@ pub fn program(name: &str) -> Option<PathBuf> {
         skip(name, "not on this machine");
     }
     found
+}
+
+/// Whether this host leads connections that nobody listens for to a listener, as `doctor` finds; if not, a counted skip.
+pub fn captures_every_port(area: &Area) -> bool {
+    let done = Run::plain(area, ["doctor", "-o", "json"]).finish();
+    let found = serde_json::from_slice::<Value>(&done.stdout).expect("a document");
+    let checks = found["checks"].as_array().expect("a list");
+    let check = checks
+        .iter()
+        .find(|it| it["name"] == "capture of every port");
+    let present = check.expect("it is looked for")["present"] == true;
+    if !present {
+        skip(
+            "capture of every port",
+            "the kernel has not all of nf_tables",
+        );
+    }
+    present
 }

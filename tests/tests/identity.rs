@@ -1,7 +1,9 @@
 //! Who asks matters: the binary, its ancestors, and programs that cannot be looked at. (Promises 1 and 3.)
 
 use holdfast_tests::probe::probe;
-use holdfast_tests::servers::{FOUR, tcp};
+use holdfast_tests::servers::refusing::Refusing;
+use holdfast_tests::servers::{FOUR, Server, tcp};
+use holdfast_tests::skip::captures_every_port;
 use holdfast_tests::{Policy, Run, everyone};
 use std::path::Path;
 
@@ -117,6 +119,46 @@ fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {
                 assert_eq!(done.answer("head"), "hello", "{done}");
             }
         }
+    }
+}
+
+/// SB-15: nobody knows which port it will ask for, and it need not be known.
+#[test]
+fn an_unreadable_program_is_served_at_every_port_of_a_wildcard() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        if !captures_every_port(&area) {
+            return;
+        }
+        let Some(program) = unreadable(&area, probe) else {
+            return;
+        };
+        let servers = [tcp::echo(FOUR), tcp::echo(FOUR), tcp::echo("127.0.0.9")];
+        let [server, silent, hosts] = servers.each_ref().map(Server::port);
+        let closed = Refusing::at(FOUR);
+        let policy = Policy::offline()
+            .host("origin.test", &[FOUR])
+            .host("other.test", &[FOUR])
+            .read_only(area.root().join("closed"))
+            .rule("named", "other.test", silent + 1)
+            .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
+            .rule_in_full("hosts", "{port: \"*\", allowed_ips: [127.0.0.9]}", &[]);
+        for (child, place, answer) in [
+            ("", format!("origin.test {server}"), "hello"),
+            ("child ", format!("origin.test {server}"), "hello"),
+            ("", format!("127.0.0.9 {hosts}"), "hello"),
+            ("", format!("other.test {silent}"), ""),
+            ("", format!("origin.test {}", closed.port()), ""),
+        ] {
+            let line = format!("{program} {child}talk {place} hello");
+            let done = Run::new(&area, &policy).shell(&line).finish();
+            assert_eq!(done.answer("head"), answer, "{line}: {done}");
+            assert_eq!(done.records.len(), 1, "{line}: {done}");
+        }
+        let line = format!("{program} talk 127.0.0.1 {server} hello");
+        let own = Run::new(&area, &policy).shell(&line).finish();
+        assert_eq!(own.answer("connect"), "ECONNREFUSED", "{own}");
+        assert_eq!(servers.map(|it| it.accepted()), [2, 0, 1]);
     }
 }
 

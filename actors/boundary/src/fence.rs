@@ -37,6 +37,8 @@ pub struct Fence {
     pub ports: Vec<u16>,
     /// Addresses that are listened for on every port, once somebody connects to it, though they may be the sandbox's own.
     pub listed: Vec<Cidr>,
+    /// Whether connections to every port are captured, also of those whom nobody may look at.
+    pub every_port: bool,
     /// Whether Landlock is in force.
     pub landlock: bool,
     /// What becomes of the workload while the keeper is silent.
@@ -267,15 +269,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if demanded && host.landlock == 0 {
         return Err(Unplanned::Landlock);
     }
-    let mut rules = policy.rules().iter();
-    if let Some(told) = &host.unobservable
-        && let Some(choosy) = rules.find(|rule| rule.binaries.is_some())
-    {
-        return Err(Unplanned::Unobservable {
-            key: choosy.key.clone(),
-            told: told.clone(),
-        });
-    }
+    is_judgeable(policy, host)?;
     let mut view = plan_view(policy, host);
     for path in &host.hidden {
         if view.lets_make(path) {
@@ -327,9 +321,23 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
         lacking: lacking.chain(of_landlock(host.landlock)).collect(),
         ports: captured.named.into_iter().collect(),
         listed: captured.listed,
+        every_port: captured.every_port,
         landlock: host.landlock > 0,
         on_link_loss: policy.on_link_loss(),
     })
+}
+
+/// Whether those whom rules tell apart can be told apart.
+fn is_judgeable(policy: &Policy, host: &Host) -> Result<(), Unplanned> {
+    let mut rules = policy.rules().iter();
+    let choosy = rules.find(|rule| rule.binaries.is_some());
+    match (&host.unobservable, choosy) {
+        (Some(told), Some(choosy)) => Err(Unplanned::Unobservable {
+            key: choosy.key.clone(),
+            told: told.clone(),
+        }),
+        _ => Ok(()),
+    }
 }
 
 /// Whether everything that is listed is shown.

@@ -49,6 +49,8 @@ pub(crate) struct Built {
     pub(crate) channel: Socket,
     pub(crate) listener: Arc<Listener>,
     pub(crate) ports: Vec<u16>,
+    /// Where connections to every other port are led, if they are.
+    pub(crate) strays: Option<u16>,
     pub(crate) listed: Vec<Cidr>,
     pub(crate) stock: Stock,
     pub(crate) on_link_loss: OnLinkLoss,
@@ -94,7 +96,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
         v6: OWN_V6,
     };
     let captured = loopback::capture(own).map_err(broken("make every address local"))?;
-    let stock = open_stock(fence)?;
+    let (stock, strays) = open_stock(fence, own)?;
     steps.mark("make the network");
     let (listener, inner) = hear_built(&channel)?;
     steps.mark("wait for the launcher");
@@ -120,6 +122,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
         channel,
         listener,
         ports: fence.ports.clone(),
+        strays,
         listed: fence.listed.clone(),
         stock,
         on_link_loss: fence.on_link_loss,
@@ -220,15 +223,22 @@ fn fork_launcher(fence: &Fence, clone3: bool) -> Result<(Child, Socket), Broken>
     }
 }
 
-/// Opens what keepers serve in this network namespace.
-fn open_stock(fence: &Fence) -> Result<Stock, Broken> {
+/// Opens what keepers serve in this network namespace. Answers where strays are led, too.
+fn open_stock(fence: &Fence, own: Own) -> Result<(Stock, Option<u16>), Broken> {
     let stock = Stock::open().map_err(|error| Broken::new("listen on port 53", "", &error))?;
     for &port in &fence.ports {
         stock
             .listen(port)
             .map_err(|error| Broken::new("listen on port", port.to_string(), &error))?;
     }
-    Ok(stock)
+    let strays = if fence.every_port {
+        stock
+            .take_strays(own, &fence.listed)
+            .map_err(|error| Broken::new("listen for every port", "", &error))?
+    } else {
+        None
+    };
+    Ok((stock, strays))
 }
 
 /// Waits until the launcher has built its half of the fence.

@@ -124,7 +124,7 @@ pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socke
 }
 
 fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
-    room_for(fence.ports.len())?;
+    room_for(fence.ports.len() + usize::from(fence.every_port))?;
     let broken = |step| move |error| Broken::new(step, "", &error);
     let (ours, theirs) = handoff::pair().map_err(broken("make the handoff socket"))?;
     let namespaces = CloneFlags::CLONE_NEWUSER

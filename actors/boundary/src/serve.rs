@@ -114,8 +114,9 @@ async fn start(
         let hold = Arc::clone(&hold);
         move |port| hold.listen(port)
     };
-    let ports = Ports::new(built.ports.iter().copied(), listen);
-    let ports = Arc::new(ports.for_hosts(built.listed, stock::serves));
+    let ports = Ports::new(built.ports.into_iter().chain(built.strays), listen);
+    let ports = ports.for_hosts(built.listed, stock::serves);
+    let ports = Arc::new(ports.with_strays(built.strays.is_some()));
     tree.bind::<Broker>(
         "boundary/broker",
         broker::Arguments {

@@ -7,10 +7,14 @@ use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use holdfast_kernel::descriptors::is_exhausted;
 use holdfast_kernel::diag::Diag;
 use holdfast_kernel::handoff::{self, Socket};
 use holdfast_kernel::listen::{self, Unheard};
-use holdfast_kernel::{Error, Result};
+use holdfast_kernel::netlink::loopback::Own;
+use holdfast_kernel::netlink::strays;
+use holdfast_kernel::{Called, Error, Result};
+use holdfast_policy::Cidr;
 use holdfast_wire::v1;
 use holdfast_wire::v1::handoff::Kind;
 use parking_lot::Mutex;
@@ -46,6 +50,26 @@ impl Stock {
         let listener = Arc::new(OwnedFd::from(listener));
         self.listeners.lock().push((port, Arc::clone(&listener)));
         Ok(parcel(port, listener))
+    }
+
+    /// Listens for connections to ports on which nobody listens: those of programs that nobody may look at. Answers the port of its
+    /// own that this takes; `None` where the kernel cannot lead them there.
+    pub(crate) fn take_strays(&self, own: Own, listed: &[Cidr]) -> Result<Option<u16>> {
+        let listener = listen::transparent()?;
+        let port = listener.local_addr().called("getsockname")?.port();
+        let led: Vec<_> = listed.iter().map(|it| (it.base(), it.length())).collect();
+        match strays::lead(port, own, &led) {
+            Ok(()) => {
+                let listener = Arc::new(OwnedFd::from(listener));
+                self.listeners.lock().push((port, listener));
+                Ok(Some(port))
+            }
+            Err(error) if is_exhausted(error.errno()) => Err(error),
+            Err(error) => {
+                tracing::info!(%error, "a program that nobody may look at reaches the ports that rules name, and no other");
+                Ok(None)
+            }
+        }
     }
 
     /// The listener on `port`, for a keeper that has missed it.

@@ -45,6 +45,8 @@ pub struct Captured {
     /// The addresses that rules for every port list themselves: where one is a loopback address, the host's own is meant at
     /// every port.
     pub listed: Vec<Cidr>,
+    /// Whether a rule is for every port.
+    pub every_port: bool,
 }
 
 impl Policy {
@@ -119,7 +121,10 @@ impl Policy {
         for endpoint in self.rules.iter().flat_map(|rule| &rule.endpoints) {
             match &endpoint.ports {
                 // Captured when somebody connects to them.
-                Ports::Any => captured.listed.extend(endpoint.addresses()),
+                Ports::Any => {
+                    captured.every_port = true;
+                    captured.listed.extend(endpoint.addresses());
+                }
                 Ports::Listed(ports) => captured.named.extend(ports),
             }
         }

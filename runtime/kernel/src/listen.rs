@@ -77,6 +77,19 @@ pub fn tcp(port: u16) -> std::result::Result<TcpListener, Unheard> {
     .map_err(|error| Unheard::on(port, error))
 }
 
+/// As [`tcp`] on a free port, and connections to every other port can be led to it ([`strays::lead`]): needs `CAP_NET_ADMIN` over
+/// the namespace.
+///
+/// [`strays::lead`]: crate::netlink::strays::lead
+pub fn transparent() -> Result<TcpListener> {
+    let listener = tcp(0).map_err(|unheard| match unheard {
+        Unheard::Taken { .. } => Error::new("bind", libc::EADDRINUSE),
+        Unheard::Refused { source, .. } => source,
+    })?;
+    setsockopt(&listener, sockopt::IpTransparent, &true).called("setsockopt IP_TRANSPARENT")?;
+    Ok(listener)
+}
+
 /// Receives UDP on `port` of every address of the caller's network namespace, without blocking, and can answer from
 /// whichever address was asked.
 ///

@@ -1,4 +1,4 @@
-//! Speaking to the kernel's network configuration (`rtnetlink(7)`): many requests in one send.
+//! Speaking to the kernel's network configuration (`rtnetlink(7)`, `nf_tables`): many requests in one send.
 //!
 //! The kernel works through a batch in order, within the send, and goes on after a request that it refuses. Only the
 //! last request asks to be acknowledged; a refused one answers in any case. So a batch costs one send and, if all
@@ -15,6 +15,7 @@ use crate::{Called, Error, Result};
 
 mod batch;
 pub mod loopback;
+pub mod strays;
 
 pub use batch::{Action, Batch, Family, Rule, Traffic};
 
@@ -25,14 +26,12 @@ pub struct Netlink(OwnedFd);
 impl Netlink {
     /// Opens a socket for the caller's network namespace.
     pub fn open() -> Result<Self> {
-        socket(
-            AddressFamily::Netlink,
-            SockType::Raw,
-            SockFlag::SOCK_CLOEXEC,
-            SockProtocol::NetlinkRoute,
-        )
-        .called("socket NETLINK_ROUTE")
-        .map(|socket| Self(noted(socket)))
+        Self::open_for(SockProtocol::NetlinkRoute).called("socket NETLINK_ROUTE")
+    }
+
+    fn open_for(protocol: SockProtocol) -> nix::Result<Self> {
+        let (family, flags) = (AddressFamily::Netlink, SockFlag::SOCK_CLOEXEC);
+        socket(family, SockType::Raw, flags, protocol).map(|socket| Self(noted(socket)))
     }
 
     /// Has the kernel obey every request of `batch`; the error is the first one refused, named after its request.
@@ -59,6 +58,26 @@ impl Netlink {
             }
             if request == last {
                 return first;
+            }
+        }
+    }
+
+    /// Has the kernel obey all of `batch` or nothing; the error is the first refusal. The request `acknowledged` is one that asks to be.
+    fn transact(&self, batch: Batch, acknowledged: usize) -> Result<()> {
+        let (bytes, calls) = batch.close();
+        send(self.0.as_raw_fd(), &bytes, MsgFlags::empty()).called("send NETLINK_NETFILTER")?;
+        let mut buffer = [0; ANSWER];
+        loop {
+            let length = recv(self.0.as_raw_fd(), &mut buffer, MsgFlags::empty())
+                .called("recv NETLINK_NETFILTER")?;
+            let answer = Answer::read(&buffer[..length])?;
+            let request = usize::try_from(answer.sequence).unwrap_or(usize::MAX);
+            if answer.errno != 0 {
+                let call = calls.get(request).copied().unwrap_or("nftables");
+                return Err(Error::new(call, answer.errno));
+            }
+            if request == acknowledged {
+                return Ok(());
             }
         }
     }

@@ -61,6 +61,8 @@ pub enum Feature {
     AnyIpv6,
     /// A routing rule that refuses UDP only.
     UdpRule,
+    /// Leading connections that nobody listens for to one listener.
+    Strays,
     /// Asking the kernel about the namespace's sockets.
     SockDiag,
     /// A Landlock ruleset.
@@ -117,7 +119,7 @@ pub struct Findings {
 
 impl Feature {
     /// All of them, in the order in which they are told.
-    pub const ALL: [Self; 28] = [
+    pub const ALL: [Self; 29] = [
         Self::UserNamespace,
         Self::MountNamespace,
         Self::NetworkNamespace,
@@ -134,6 +136,7 @@ impl Feature {
         Self::AnyIpv4,
         Self::AnyIpv6,
         Self::UdpRule,
+        Self::Strays,
         Self::SockDiag,
         Self::Landlock,
         Self::LandlockRules,
@@ -153,7 +156,9 @@ impl Findings {
     /// Tries everything once. Takes some milliseconds, and never longer than a few seconds.
     pub fn take() -> Self {
         let mut findings = Self::nothing();
-        findings.add(&child::run(fence::build, LIMIT));
+        // Written here: a child takes no memory.
+        let strays = netlink::strays();
+        findings.add(&child::run(|say| fence::build(say, &strays), LIMIT));
         findings.add(&child::run(filter::install, LIMIT));
         findings.add(&child::run(calls::ask, LIMIT));
         findings.add(&held::look());

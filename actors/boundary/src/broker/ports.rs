@@ -7,6 +7,9 @@
 //!                            └──────── asked for again, the next beat ────────────────────┘
 //! ```
 //!
+//! Where the kernel can lead connections that nobody listens for, a wildcard rule has one listener more, which takes all those: of
+//! programs that nobody may look at, and of others when so many ports have been asked for that no further one is opened.
+//!
 //! The sandbox's own addresses are its own, but for those that rules list at every port: there a port is the host's, unless a program
 //! inside listens on it.
 //!
@@ -31,6 +34,8 @@ pub struct Ports {
     open: Mutex<Open>,
     listen: Box<dyn Fn(u16) -> Result<()> + Send + Sync>,
     serves: Box<dyn Fn(SocketAddr) -> bool + Send + Sync>,
+    /// Whether connections to ports on which nobody listens are captured, too.
+    strays: bool,
 }
 
 #[derive(Debug)]
@@ -88,6 +93,16 @@ impl Ports {
             }),
             listen: Box::new(listen),
             serves: Box::new(|_| false),
+            strays: false,
+        }
+    }
+
+    /// The same, where connections to ports on which nobody listens `are_captured`, too.
+    #[must_use]
+    pub fn with_strays(self, are_captured: bool) -> Self {
+        Self {
+            strays: are_captured,
+            ..self
         }
     }
 
@@ -162,7 +177,11 @@ impl Ports {
         }
         if wanted == Wanted::Asked && open.on_demand >= MOST_PORTS {
             open.unheard.remove(&port);
-            return Err(Unopened::TooMany);
+            return if self.strays {
+                Ok(())
+            } else {
+                Err(Unopened::TooMany)
+            };
         }
         if let Err(error) = (self.listen)(port) {
             open.miss(port, error.errno(), wanted);

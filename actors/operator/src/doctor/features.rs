@@ -36,6 +36,7 @@ fn is_required(feature: Feature) -> bool {
     !matches!(
         feature,
         Feature::AnyIpv6
+            | Feature::Strays
             | Feature::Landlock
             | Feature::SyncWakeUp
             | Feature::Clone3
@@ -84,6 +85,7 @@ const fn meaning(feature: Feature) -> (&'static str, &'static str) {
             "rule by protocol",
             "refusing UDP at once, so that QUIC falls back to TCP",
         ),
+        Feature::Strays => ("capture of every port", "`port: \"*\"`, for every program"),
         Feature::SockDiag => ("sock_diag", "knowing which program a connection belongs to"),
         Feature::Landlock => (
             "Landlock",
@@ -158,6 +160,10 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
         }
         Feature::AnyIpv6 | Feature::Ipv6 => {
             "boot without ipv6.disable=1; without IPv6 everything else works".into()
+        }
+        Feature::Strays => {
+            "load the modules nf_tables, nft_socket and nft_tproxy (CONFIG_NF_TABLES_INET, CONFIG_NFT_SOCKET, CONFIG_NFT_TPROXY)"
+                .into()
         }
         Feature::SockDiag => "load the modules inet_diag and tcp_diag".into(),
         Feature::Landlock | Feature::LandlockRules => landlock(errno),

@@ -13,7 +13,13 @@ fn an_endpoint_without_a_port_is_for_443_alone() {
 #[test]
 fn a_wildcard_port_captures_on_demand() {
     let policy = policy(&endpoint("{host: origin.test, port: \"*\"}"));
-    assert_eq!(policy.captured_ports(), Captured::default());
+    assert_eq!(
+        policy.captured_ports(),
+        Captured {
+            every_port: true,
+            ..Captured::default()
+        }
+    );
 }
 
 #[test]

@@ -116,8 +116,13 @@ impl Batch {
         self.link(0);
     }
 
+    /// Which request is the last one so far.
+    pub(super) fn last(&self) -> usize {
+        self.calls.len().saturating_sub(1)
+    }
+
     /// The requests' bytes, every length filled in, and their names in order.
-    pub(super) fn close(mut self) -> (Vec<u8>, Vec<&'static str>) {
+    pub(crate) fn close(mut self) -> (Vec<u8>, Vec<&'static str>) {
         self.close_request();
         (self.bytes, self.calls)
     }
@@ -131,7 +136,7 @@ impl Batch {
         self.close()
     }
 
-    fn open(&mut self, call: &'static str, kind: u16, flags: i32) {
+    pub(super) fn open(&mut self, call: &'static str, kind: u16, flags: i32) {
         self.close_request();
         self.begin = self.bytes.len();
         let sequence = u32::try_from(self.calls.len()).unwrap_or(u32::MAX);
@@ -185,7 +190,7 @@ impl Batch {
     }
 
     /// One `struct rtattr` and its value, padded to the next word.
-    fn attribute(&mut self, kind: u16, value: &[u8]) {
+    pub(super) fn attribute(&mut self, kind: u16, value: &[u8]) {
         let length = u16::try_from(4 + value.len()).unwrap_or(u16::MAX);
         self.put(&length.to_ne_bytes());
         self.put(&kind.to_ne_bytes());
@@ -193,7 +198,16 @@ impl Batch {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    fn put(&mut self, bytes: &[u8]) {
+    /// An attribute that is made of others.
+    pub(super) fn nest(&mut self, kind: u16, attributes: impl FnOnce(&mut Self)) {
+        let begin = self.bytes.len();
+        self.attribute(kind | NESTED, &[]);
+        attributes(self);
+        let length = u16::try_from(self.bytes.len() - begin).unwrap_or(u16::MAX);
+        self.bytes[begin..begin + 2].copy_from_slice(&length.to_ne_bytes());
+    }
+
+    pub(super) fn put(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
     }
 }
@@ -234,6 +248,9 @@ const CREATE: i32 = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
 const LOOPBACK: u32 = 1;
 /// `IFA_F_NODAD`: nobody else can have the address, so it is usable at once.
 const NO_DETECTION: u8 = 0x02;
+
+/// `NLA_F_NESTED`
+const NESTED: u16 = 1 << 15;
 
 const AF_INET: u8 = 2;
 const AF_INET6: u8 = 10;

@@ -14,7 +14,7 @@ use super::child::{Say, within};
 use super::{Feature, calls, netlink};
 
 /// Builds a fence, step by step, as far as the kernel allows.
-pub(super) fn build(say: &mut Say) {
+pub(super) fn build(say: &mut Say, strays: &[u8]) {
     let (uid, gid) = (geteuid(), getegid());
     enter(
         say,
@@ -22,14 +22,14 @@ pub(super) fn build(say: &mut Say) {
         CloneFlags::CLONE_NEWUSER,
         |say| {
             if say.tell(Feature::UserNamespace, map(uid, gid)) {
-                build_inside(say);
+                build_inside(say, strays);
             }
         },
     );
 }
 
 /// What needs the capabilities that one has in a user namespace of one's own.
-fn build_inside(say: &mut Say) {
+fn build_inside(say: &mut Say, strays: &[u8]) {
     enter(
         say,
         Feature::MountNamespace,
@@ -53,6 +53,7 @@ fn build_inside(say: &mut Say) {
                 say.tell(Feature::AnyIpv4, netlink::any_ipv4());
                 say.tell(Feature::AnyIpv6, netlink::any_ipv6());
                 say.tell(Feature::UdpRule, netlink::refuse_udp());
+                say.tell(Feature::Strays, netlink::lead(strays));
                 say.tell(Feature::SockDiag, netlink::ask_for_sockets());
             }
         },

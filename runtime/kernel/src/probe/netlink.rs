@@ -10,6 +10,7 @@ use nix::sys::socket::{
 };
 
 use super::Outcome;
+use crate::netlink::loopback::Own;
 
 /// Whether there are sockets of IPv6.
 pub(super) fn ipv6() -> Outcome {
@@ -58,6 +59,21 @@ pub(super) fn refuse_udp() -> nix::Result<()> {
     message.attribute(FRA_PRIORITY, &1000_u32.to_ne_bytes());
     message.attribute(FRA_IP_PROTO, &[family(libc::IPPROTO_UDP)]);
     message.ask(SockProtocol::NetlinkRoute)
+}
+
+/// The requests that lead strays to one listener.
+pub(super) fn strays() -> Vec<u8> {
+    let own = Own {
+        v4: Ipv4Addr::LOCALHOST,
+        v6: Ipv6Addr::LOCALHOST,
+    };
+    let (batch, _) = crate::netlink::strays::requests(1, own, &[]);
+    batch.close().0
+}
+
+/// Sends them.
+pub(super) fn lead(strays: &[u8]) -> nix::Result<()> {
+    exchange(strays, SockProtocol::NetlinkNetFilter)
 }
 
 /// Asks for one TCP socket that does not exist: an answer of ENOENT means that there is somebody to ask.
@@ -154,24 +170,20 @@ impl Message {
 
     /// Sends the request and hears the kernel's answer.
     fn ask(mut self, protocol: SockProtocol) -> nix::Result<()> {
-        let kind = SockType::Raw;
-        let socket: OwnedFd = socket(
-            AddressFamily::Netlink,
-            kind,
-            SockFlag::SOCK_CLOEXEC,
-            protocol,
-        )?;
         let length = u32::try_from(self.length).unwrap_or_default();
         self.bytes[..4].copy_from_slice(&length.to_ne_bytes());
-        send(
-            socket.as_raw_fd(),
-            &self.bytes[..self.length],
-            MsgFlags::empty(),
-        )?;
-        let mut answer = [0; 1024];
-        let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
-        errno_of(&answer[..length])
+        exchange(&self.bytes[..self.length], protocol)
     }
+}
+
+/// Sends what is asked and hears the kernel's first answer.
+fn exchange(asked: &[u8], protocol: SockProtocol) -> nix::Result<()> {
+    let (family, flags) = (AddressFamily::Netlink, SockFlag::SOCK_CLOEXEC);
+    let socket: OwnedFd = socket(family, SockType::Raw, flags, protocol)?;
+    send(socket.as_raw_fd(), asked, MsgFlags::empty())?;
+    let mut answer = [0; 1024];
+    let length = recv(socket.as_raw_fd(), &mut answer, MsgFlags::empty())?;
+    errno_of(&answer[..length])
 }
 
 /// struct nlmsgerr: behind the header stands a negative errno, or 0.
