@@ -1,7 +1,7 @@
 //! Real programs work, each as it does outside, or are refused exactly as the policy says. (Promise 8.)
 
 use holdfast_tests::servers::git::{git, repository};
-use holdfast_tests::servers::refusing::Refusing;
+use holdfast_tests::servers::refusing::{Blackhole, Refusing};
 use holdfast_tests::servers::{FOUR, SIX, http, tcp};
 use holdfast_tests::skip::program;
 use holdfast_tests::{Area, Finished, Policy, Run, everyone, skip};
@@ -292,6 +292,30 @@ fn happy_eyeballs_find_the_family_that_works() {
             return;
         };
         assert_eq!(done.exited(0).text(), "happy\n".repeat(20), "{done}");
+    }
+}
+
+/// A connect that does not block is told that it is done before anybody knows: the other family is tried for it.
+#[test]
+fn happy_eyeballs_go_on_where_a_family_swallows_packets() {
+    for area in everyone() {
+        let hole = Blackhole::at(SIX);
+        let server = tcp::echo_at(FOUR, hole.port());
+        let policy = Policy::offline().host("both.test", &[SIX, FOUR]).rule(
+            "both",
+            "both.test",
+            server.port(),
+        );
+        let Some(done) = python(&area, &policy, HAPPY, &[&server.port().to_string()]) else {
+            return;
+        };
+        assert_eq!(done.exited(0).text(), "happy\n".repeat(20), "{done}");
+        let records = done.about("both.test", server.port());
+        assert_eq!(records.len(), 20, "{done}");
+        for record in records {
+            assert_eq!(record.text("outcome"), "connected", "{done}");
+            assert_eq!(record.text("dialled"), FOUR, "{done}");
+        }
     }
 }
 

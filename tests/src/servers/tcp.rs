@@ -1,6 +1,6 @@
 //! Servers that speak no protocol: what they do with bytes and with time is the point.
 
-use super::Server;
+use super::{Server, address};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, Interest};
@@ -10,7 +10,12 @@ use tokio::time::timeout;
 
 /// Sends back whatever it receives, and ends when the client has.
 pub fn echo(ip: &str) -> Server {
-    Server::start(ip, |mut stream| async move {
+    echo_at(ip, 0)
+}
+
+/// The same on this port.
+pub fn echo_at(ip: &str, port: u16) -> Server {
+    Server::start_at((address(ip), port).into(), |mut stream| async move {
         let (mut read, mut write) = stream.split();
         drop(tokio::io::copy(&mut read, &mut write).await);
         drop(write.shutdown().await);

@@ -35,7 +35,7 @@ use parking_lot::Mutex;
 use socket2::SockRef;
 use std::collections::{BTreeSet, HashMap};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -363,8 +363,10 @@ impl Desk {
             return self.step(Event::Deferred { serial }).answers;
         };
         let desk = Arc::clone(self);
+        let told = Arc::new(AtomicBool::new(false));
+        let is_told = Arc::clone(&told);
         let mut dial = Box::pin(async move {
-            let dialled = desk.dial(&order, Some(permit)).await;
+            let dialled = desk.dial(&order, &is_told, Some(permit)).await;
             dialled.unwrap_or(Event::Deferred { serial })
         });
         let inside = self.home.enter();
@@ -391,33 +393,41 @@ impl Desk {
         };
         self.ahead.spawn_on(work, &self.home);
         match waiting {
-            Waiting::Impatient => self.step(Event::Released { serial }).answers,
+            Waiting::Impatient => {
+                told.store(true, Ordering::Relaxed);
+                self.step(Event::Released { serial }).answers
+            }
             Waiting::Blocked | Waiting::Connected => Vec::new(),
         }
     }
 
     /// Dials for a connection that is here. Short of descriptors it tries again, as long as [`PAUSES`] says.
     async fn dial_connected(&self, order: Dial) {
-        let serial = order.serial;
-        let mut dialled = self.dial(&order, None).await;
+        let (serial, told) = (order.serial, AtomicBool::new(true));
+        let mut dialled = self.dial(&order, &told, None).await;
         for pause in PAUSES {
             if dialled.is_some() {
                 break;
             }
             tokio::time::sleep(pause).await;
-            dialled = self.dial(&order, None).await;
+            dialled = self.dial(&order, &told, None).await;
         }
         let failure = Failure::Errno(libc::ENOBUFS);
         self.step(dialled.unwrap_or(Event::DialFailed { serial, failure }));
     }
 
     /// `None`: the keeper itself has no descriptor or memory for it.
-    async fn dial(&self, order: &Dial, ahead: Option<Permit>) -> Option<Event<Tokens>> {
+    async fn dial(
+        &self,
+        order: &Dial,
+        told: &AtomicBool,
+        ahead: Option<Permit>,
+    ) -> Option<Event<Tokens>> {
         let serial = order.serial;
         let court = self.state.lock().court.clone();
         match self
             .dialler
-            .dial(order, |address| court.admits(&order.grant, address))
+            .dial(order, told, |address| court.admits(&order.grant, address))
             .await
         {
             Ok(Dialled { stream, address }) => {

@@ -7,21 +7,29 @@
 //!                errno                   EACCES                          errno of the last try
 //! ```
 //!
+//! Who is told how its connect ended tries another address itself. Who has been told that it is connected cannot: for it, addresses that do not
+//! answer are raced against the next ones, of both families, as RFC 8305 has it for programs.
+//!
 //! The address that is checked is the address that is dialled: nothing is looked up in between. `connect()` is never waited for when it is done
 //! at once, as on loopback: then the whole dial is one poll.
 
 use super::attempt::Failure;
-use super::book::Dial;
+use super::book::{Dial, Waiting};
 use super::names::Names;
+use futures_util::StreamExt;
+use futures_util::future::{BoxFuture, Either};
+use futures_util::stream::FuturesUnordered;
 use holdfast_kernel::descriptors::{is_exhausted, noted};
 use holdfast_policy::{Denied, Destination};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::collections::VecDeque;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 /// Dials for one sandbox.
 pub struct Dialler {
@@ -72,17 +80,24 @@ impl Dialler {
         Dialler { names, own, limits }
     }
 
-    /// Dials until one address answers. Cancel it by dropping it.
+    /// Dials until one address answers. Cancel it by dropping it. `told`: the caller has been told that it is connected.
     pub async fn dial(
         &self,
         order: &Dial,
-        admits: impl Fn(IpAddr) -> Result<(), Denied>,
+        told: &AtomicBool,
+        admits: impl Fn(IpAddr) -> Result<(), Denied> + Sync,
     ) -> Result<Dialled, Undialled> {
         let limit = order
             .patience
             .unwrap_or(self.limits.whole)
             .min(self.limits.whole);
-        match timeout(limit, self.dial_each(order, admits, limit)).await {
+        let is_name = matches!(order.target, Destination::Name(_));
+        let dial = if is_name && order.waiting != Waiting::Blocked {
+            Either::Left(self.race(order, told, admits, limit))
+        } else {
+            Either::Right(self.dial_each(order, admits, limit))
+        };
+        match timeout(limit, dial).await {
             Ok(outcome) => outcome,
             // SO_SNDTIMEO: the kernel's own answer to a caller whose time is over.
             Err(_) if order.patience.is_some_and(|patience| patience <= limit) => {
@@ -98,7 +113,7 @@ impl Dialler {
         admits: impl Fn(IpAddr) -> Result<(), Denied>,
         limit: Duration,
     ) -> Result<Dialled, Undialled> {
-        let addresses = self.admitted(order, admits).await?;
+        let addresses = self.admitted(order, order.destination.ip(), admits).await?;
         let mut last = errno(libc::EHOSTUNREACH);
         for (index, address) in addresses.iter().enumerate() {
             let is_last = index + 1 == addresses.len();
@@ -125,13 +140,69 @@ impl Dialler {
         Err(last)
     }
 
-    /// The addresses that may be dialled; if there is none, why.
+    /// For a name whose caller is not waited for. Until it has been `told`, only what would have been its own next try is made.
+    async fn race(
+        &self,
+        order: &Dial,
+        told: &AtomicBool,
+        admits: impl Fn(IpAddr) -> Result<(), Denied> + Sync,
+        limit: Duration,
+    ) -> Result<Dialled, Undialled> {
+        let own = order.destination.ip();
+        let mut left = VecDeque::from(self.admitted(order, own, &admits).await?);
+        let mut steps: FuturesUnordered<BoxFuture<'_, Step>> = FuturesUnordered::new();
+        let (mut last, mut tried, mut asked) = (errno(libc::EHOSTUNREACH), false, false);
+        loop {
+            if tried && !asked && told.load(Ordering::Relaxed) {
+                asked = true;
+                let admits = &admits;
+                steps.push(Box::pin(async move {
+                    let others = self.admitted(order, other_family(own), admits).await;
+                    Step::Found(others.unwrap_or_default())
+                }));
+            } else if let Some(address) = left.pop_front() {
+                tried = true;
+                // Where all that are left fit beside it, it has all the time there is.
+                let is_roomy = steps.len() + left.len() < AT_ONCE;
+                let each = if is_roomy {
+                    Duration::MAX
+                } else {
+                    self.limits.each.min(limit / 2)
+                };
+                steps.push(Box::pin(async move {
+                    let connected = timeout(each, connect(address)).await;
+                    let silent = || Err(io::Error::from_raw_os_error(libc::ETIMEDOUT));
+                    Step::Tried(address, connected.unwrap_or_else(|_| silent()))
+                }));
+            } else if steps.is_empty() {
+                return Err(last);
+            }
+            let more = steps.len() < AT_ONCE && !(asked && left.is_empty());
+            tokio::select! {
+                biased;
+                Some(step) = steps.next() => match step {
+                    Step::Found(others) => left = alternating(others, left),
+                    Step::Tried(address, Ok(stream)) => return Ok(Dialled { stream, address }),
+                    Step::Tried(_, Err(fault)) => {
+                        let fault = fault.raw_os_error().unwrap_or(libc::EIO);
+                        if is_exhausted(fault) && steps.is_empty() {
+                            return Err(Undialled::Exhausted(io::Error::from_raw_os_error(fault)));
+                        }
+                        last = errno(fault);
+                    }
+                },
+                () = sleep(HEAD_START), if more => {}
+            }
+        }
+    }
+
+    /// The addresses of the family of `like` that may be dialled; if there is none, why.
     async fn admitted(
         &self,
         order: &Dial,
+        like: IpAddr,
         admits: impl Fn(IpAddr) -> Result<(), Denied>,
     ) -> Result<Vec<SocketAddr>, Undialled> {
-        let like = order.destination.ip();
         let found = match &order.target {
             Destination::Address(address) => vec![*address],
             Destination::Name(name) => {
@@ -166,6 +237,32 @@ impl Dialler {
     }
 }
 
+/// What came of a step of a race.
+enum Step {
+    /// The name's addresses in the other family.
+    Found(Vec<SocketAddr>),
+    /// An address that was dialled.
+    Tried(SocketAddr, io::Result<std::net::TcpStream>),
+}
+
+fn other_family(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    }
+}
+
+/// One of each in turn, beginning with `first`.
+fn alternating(first: Vec<SocketAddr>, mut second: VecDeque<SocketAddr>) -> VecDeque<SocketAddr> {
+    let mut all = VecDeque::with_capacity(first.len() + second.len());
+    for address in first {
+        all.push_back(address);
+        all.extend(second.pop_front());
+    }
+    all.extend(second);
+    all
+}
+
 /// Connects without waiting if that is possible.
 async fn connect(address: SocketAddr) -> io::Result<std::net::TcpStream> {
     let socket = Socket::new(
@@ -197,6 +294,12 @@ async fn connect(address: SocketAddr) -> io::Result<std::net::TcpStream> {
 fn errno(errno: i32) -> Undialled {
     Undialled::Failed(Failure::Errno(errno))
 }
+
+/// How long an address may be silent before the next one is tried beside it (RFC 8305, section 5).
+const HEAD_START: Duration = Duration::from_millis(250);
+
+/// Addresses that are raced at a time: each is a descriptor.
+const AT_ONCE: usize = 4;
 
 /// Addresses tried for one connect; a name that has more is served by the first of them.
 pub const ADDRESSES: usize = 8;

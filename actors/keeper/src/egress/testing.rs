@@ -47,6 +47,8 @@ pub(super) fn policy(port: u16) -> Arc<Policy> {
 pub(super) struct Table {
     pub(super) names: HashMap<IpAddr, Name>,
     pub(super) addresses: HashMap<Name, Vec<IpAddr>>,
+    /// The same, for who asks for IPv6.
+    pub(super) others: HashMap<Name, Vec<IpAddr>>,
 }
 
 /// What a workload connects to for each name; in these tests an address of the loopback stands for a synthetic one.
@@ -77,13 +79,14 @@ impl Names for Table {
     fn resolve<'a>(
         &'a self,
         name: &'a Name,
-        _like: IpAddr,
+        like: IpAddr,
     ) -> BoxFuture<'a, Result<Vec<IpAddr>, NameError>> {
-        let found = self
-            .addresses
-            .get(name)
-            .cloned()
-            .ok_or(NameError::NoSuchName);
+        let of_family = if like.is_ipv4() {
+            &self.addresses
+        } else {
+            &self.others
+        };
+        let found = of_family.get(name).cloned().ok_or(NameError::NoSuchName);
         Box::pin(std::future::ready(found))
     }
 }
