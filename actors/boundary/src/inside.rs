@@ -104,6 +104,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
     steps.mark("confine the boundary");
     let evidence = v1::Evidence {
         scoped: inner.scoped,
+        lacking: inner.lacking,
         unset: unset
             .iter()
             .map(|unset| unset.setting.name.to_owned())

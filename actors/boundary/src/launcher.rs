@@ -112,7 +112,7 @@ fn prepare(
     let broken = |step| move |error| Broken::new(step, "", &error);
     steps.mark("");
     retitle("holdfast launcher").map_err(broken("hide its command line"))?;
-    build::enter(&fence.view, fence.as_root)?;
+    let lacking = build::enter(&fence.view, fence.as_root)?;
     steps.mark("mount the view");
     let rules = build::rules(fence)?;
     steps.mark("build the Landlock rules");
@@ -133,6 +133,7 @@ fn prepare(
     let built = v1::Built {
         steps: steps.into_list(),
         scoped,
+        lacking: lacking.into_iter().collect(),
     };
     let news = News::new().map_err(broken("make a pipe"))?;
     tell(boundary, Told::Built(built), &[&listener]).map_err(broken("hand over the listener"))?;

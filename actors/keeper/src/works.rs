@@ -116,6 +116,9 @@ impl Works {
         };
         let attached = link::attach(&mut control, epoch, token).await?;
         let arrivals = gather(dialler.handoff()).await?;
+        for lack in arrivals.standing.evidence.iter().flat_map(|it| &it.lacking) {
+            tracing::warn!("{lack}");
+        }
         let (tell, _) = watch::channel(link::State::fresh(
             epoch,
             attached.version.clone(),

@@ -57,6 +57,11 @@ pub fn make_read_only(target: &Path, also: MsFlags) -> Result<()> {
     mount(None::<&str>, target, None::<&str>, flags, None::<&str>).called("mount --remount,ro")
 }
 
+/// Takes the mount at `target` away; whoever uses it still keeps it until then.
+pub fn detach(target: &Path) -> Result<()> {
+    umount2(target, MntFlags::MNT_DETACH).called("umount")
+}
+
 /// Makes the mount at the working directory the root of this process and lets go of the old root.
 pub fn enter_root() -> Result<()> {
     // The old root is stacked on the new one and taken off again, so no directory is needed for it.

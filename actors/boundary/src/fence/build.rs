@@ -9,15 +9,18 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use holdfast_kernel::landlock::{Builder, Grant, Rules};
-use holdfast_kernel::mount::{Limits, bind, enter_root, make_private, make_read_only, mount_new};
+use holdfast_kernel::mount::{
+    Limits, bind, detach, enter_root, make_private, make_read_only, mount_new,
+};
 use nix::mount::MsFlags;
 use nix::sys::stat::{Mode, umask};
+use nix::sys::statvfs::{FsFlags, statvfs};
 
-use super::view::{Access, DEVICES, View};
+use super::view::{Access, Addition, DEVICES, View};
 use super::{Broken, Fence};
 
-/// Mounts the view and makes it the root of this process.
-pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
+/// Mounts the view and makes it the root of this process. Answers what the view does without.
+pub(crate) fn enter(view: &View, root: bool) -> Result<Option<String>, Broken> {
     // What the view is made of has one mode, whatever the caller's own files get; theirs is the programs' again.
     let callers = umask(Mode::S_IWGRP | Mode::S_IWOTH);
     let entered = build(view, root);
@@ -25,18 +28,23 @@ pub(crate) fn enter(view: &View, root: bool) -> Result<(), Broken> {
     entered
 }
 
-fn build(view: &View, root: bool) -> Result<(), Broken> {
+fn build(view: &View, root: bool) -> Result<Option<String>, Broken> {
     make_private().map_err(|error| Broken::new("make mounts private", "/", &error))?;
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
     mounted("tmpfs", Path::new(STAGE), plain, "mode=755,size=16m")?;
     std::env::set_current_dir(STAGE).map_err(|error| Broken::io("enter", STAGE, &error))?;
     own_directories(view)?;
+    let mut lacking = None;
     for (path, access) in view.mounts() {
         let limits = match access {
             Access::Read => Limits::ReadOnly,
             Access::Write => Limits::ReadWrite,
         };
         bound(&view.source(path), path, limits)?;
+        let addition = view.addition.as_ref();
+        if let Some(addition) = addition.filter(|addition| addition.directory == path) {
+            lacking = add(addition)?;
+        }
     }
     for (link, target) in &view.links {
         // What the policy lists wins over a link of the same name.
@@ -54,7 +62,8 @@ fn build(view: &View, root: bool) -> Result<(), Broken> {
         protect_kernel_files()?;
     }
     make_read_only(Path::new("/"), plain)
-        .map_err(|error| Broken::new("make the view's root read-only", "/", &error))
+        .map_err(|error| Broken::new("make the view's root read-only", "/", &error))?;
+    Ok(lacking)
 }
 
 /// The rules that say once more, by Landlock, what the mounts say; none where the kernel has no Landlock.
@@ -144,6 +153,60 @@ fn replace(view: &View, path: &Path, text: &str) -> Result<(), Broken> {
     fs::remove_file(staged).map_err(|error| Broken::io("remove", staged, &error))
 }
 
+/// Mounts on a directory that is bound already an overlay of itself and of a file that it lacks. Where this kernel or that
+/// file system allows none, the directory stays as it is, and that is answered in a sentence.
+fn add(addition: &Addition) -> Result<Option<String>, Broken> {
+    let Addition {
+        directory,
+        file,
+        text,
+    } = addition;
+    let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
+    // A file system of its own, so that its name can go: the overlay keeps it.
+    let layer = Path::new(STAGE).join(LAYER);
+    fs::create_dir(&layer).map_err(|error| Broken::io("make", &layer, &error))?;
+    mounted("tmpfs", &layer, plain, "mode=755,size=64k")?;
+    let target = layer.join(file);
+    make_parents(&target)?;
+    fs::write(&target, text).map_err(|error| Broken::io("write", file, &error))?;
+    // Named by the working directory, a path needs no escapes.
+    let enter = |path: &Path| {
+        std::env::set_current_dir(path).map_err(|error| Broken::io("enter", path, &error))
+    };
+    enter(&inside(directory))?;
+    let flags = plain | MsFlags::MS_RDONLY | not_executable();
+    // What is there comes first: the directory keeps its owner and its mode.
+    let both = format!("lowerdir=.:{}", layer.display());
+    let added = mount_new("overlay", Path::new("."), flags, &both);
+    enter(Path::new(STAGE))?;
+    // A mount of its own stays, whatever is made of that name outside.
+    let added = added.and_then(|()| {
+        let place = inside(directory).join(file);
+        bind(&target, &place, Limits::ReadOnly)
+    });
+    detach(&layer).map_err(|error| Broken::new("let go of", &layer, &error))?;
+    fs::remove_dir(&layer).map_err(|error| Broken::io("remove", &layer, &error))?;
+    let lacking = added.err().map(|error| {
+        format!(
+            "the sandbox has no /etc/resolv.conf, since its root has none and this host adds none to {} ({}): put an empty {} there",
+            directory.display(),
+            error.told(),
+            file.display(),
+        )
+    });
+    Ok(lacking)
+}
+
+/// The flag of the mount at the working directory that an overlay on it does not take over.
+fn not_executable() -> MsFlags {
+    let kept = statvfs(".").is_ok_and(|known| known.flags().contains(FsFlags::ST_NOEXEC));
+    if kept {
+        MsFlags::MS_NOEXEC
+    } else {
+        MsFlags::empty()
+    }
+}
+
 /// Puts something empty over what must not be seen.
 fn cover(path: &Path) -> Result<(), Broken> {
     let target = inside(path);
@@ -231,6 +294,9 @@ fn inside(path: &Path) -> PathBuf {
 pub(crate) const SENTINEL: &str = "/.fence";
 
 const STAGE: &str = "/proc";
+
+/// Where what is added to a directory stands until the overlay has it.
+const LAYER: &str = ".layer";
 
 const DEVICE_LINKS: [(&str, &str); 5] = [
     ("dev/ptmx", "pts/ptmx"),

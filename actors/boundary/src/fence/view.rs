@@ -8,6 +8,8 @@
 //! only if they are mounts, too: otherwise whoever may rename `.git` puts another `.git/hooks` in the place of the one that
 //! is protected. So each directory between the two is *pinned* by a mount of its own.
 
+mod addition;
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
@@ -16,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use holdfast_policy::Name;
 
 use super::names::{self, Unfit};
+pub use addition::Addition;
 
 /// What a sandbox may do with a path and all below it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,6 +42,8 @@ pub struct View {
     pub devices: BTreeMap<PathBuf, Access>,
     /// Files of the view's own in the place of the root's, by real path, with their texts.
     pub covers: BTreeMap<PathBuf, String>,
+    /// A file of the view's own in a directory of the root that has no such file. The directory is an entry to be read.
+    pub addition: Option<Addition>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
     /// Listed paths that this user may not reach.
@@ -138,14 +143,15 @@ impl View {
         let path = Path::new("/etc/resolv.conf");
         let real = self.resolve_missing(path);
         let source = self.source(&real);
-        let is_shown = self.covering(&real).is_some();
-        if is_shown && source.is_dir() {
+        let access = self.covering(&real).map(|(_, access)| access);
+        if access.is_some() && source.is_dir() {
             return Err(Unfit::Directory(path.to_owned()));
         }
-        // A mount needs something to be mounted on: in a bound directory only a file that is there.
-        if !is_shown || source.exists() {
-            let text = names::resolver(path, &source, nameserver)?;
-            self.covers.insert(real, text);
+        let text = names::resolver(path, &source, nameserver)?;
+        match access {
+            // A mount needs something to be mounted on: in a bound directory only a file that is there.
+            Some(access) if !source.exists() => self.add(&real, access, text),
+            Some(_) | None => drop(self.covers.insert(real, text)),
         }
         Ok(())
     }
@@ -228,9 +234,15 @@ impl View {
 
     /// What needs a mount, in order: the entries that nothing above shows in the same way, and what pins them.
     pub fn mounts(&self) -> BTreeMap<&Path, Access> {
+        // An overlay is another file system: it shows no sockets and pipes of the host.
+        let is_overlay = |path: &Path| {
+            self.addition
+                .as_ref()
+                .is_some_and(|it| it.directory == path)
+        };
         let shown = |path: &Path, access: Access| {
             let above = path.parent().and_then(|parent| self.covering(parent));
-            above.is_none_or(|(_, above)| above != access)
+            is_overlay(path) || above.is_none_or(|(above, its)| its != access || is_overlay(above))
         };
         let entries = self.entries.iter();
         let mut mounts: BTreeMap<&Path, Access> = entries

@@ -206,3 +206,114 @@ fn what_is_listed_within_the_runtimes_own_directory_is_refused() {
 
     assert_eq!(refused, Err(PathBuf::from("/data/a")));
 }
+
+/// As [`root`], with `resolv.conf` a link to `target`, if one is given.
+fn lacking(name: &str, target: Option<&str>) -> PathBuf {
+    let root = root(name);
+    fs::remove_file(root.join("etc/resolv.conf")).expect("remove");
+    if let Some(target) = target {
+        symlink(target, root.join("etc/resolv.conf")).expect("link");
+    }
+    for directory in ["etc/own", "etc/also", "etc/deep/er"] {
+        fs::create_dir_all(root.join(directory)).expect("directory");
+    }
+    root
+}
+
+/// Where the resolver's configuration is added: directory and file.
+fn added(view: &mut View) -> Option<(&Path, &Path)> {
+    view.set_resolver("198.18.0.1").expect("a file");
+    let addition = view.addition.as_ref();
+    addition.map(|added| (added.directory.as_path(), added.file.as_path()))
+}
+
+#[test]
+fn a_resolvers_file_that_is_not_there_is_added_to_what_is_read() {
+    for (name, target, shown, directory, file) in [
+        ("added", None, "/etc", "/etc", "resolv.conf"),
+        ("added-link", Some("deep/x"), "/etc", "/etc/deep", "x"),
+        ("added-far", Some("/data/a/b/c"), "/data", "/data/a", "b/c"),
+    ] {
+        let mut view = View::of(&lacking(name, target));
+        view.show(Path::new(shown), Access::Read);
+
+        let added = added(&mut view);
+
+        assert_eq!(added, Some((Path::new(directory), Path::new(file))));
+        assert!(view.covers.is_empty());
+        assert_eq!(
+            view.mounts().get(Path::new(directory)),
+            Some(&Access::Read),
+            "there is a mount to lay it on"
+        );
+    }
+}
+
+#[test]
+fn what_is_listed_below_an_addition_is_a_mount_of_its_own() {
+    let mut view = View::of(&lacking("added-below", None));
+    view.show(Path::new("/etc"), Access::Read);
+    view.show(Path::new("/etc/own"), Access::Write);
+    view.show(Path::new("/etc/also"), Access::Read);
+    view.show(Path::new("/etc/deep/er"), Access::Read);
+
+    added(&mut view);
+
+    let mounts: Vec<_> = view.mounts().into_iter().collect();
+    assert_eq!(
+        mounts,
+        [
+            (Path::new("/etc"), Access::Read),
+            (Path::new("/etc/also"), Access::Read),
+            (Path::new("/etc/deep/er"), Access::Read),
+            (Path::new("/etc/own"), Access::Write),
+        ]
+    );
+}
+
+/// Root may write anywhere.
+#[test]
+fn nothing_is_added_to_what_may_be_written_to() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let root = lacking("added-writable", None);
+    let planned = |mode| {
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(root.join("etc"), mode).expect("chmod");
+        let mut view = View::of(&root);
+        view.show_everything(Access::Write);
+        let is_added = added(&mut view).is_some();
+        let access = view.covering(Path::new("/etc")).map(|(_, access)| access);
+        (is_added, access)
+    };
+
+    let (writable, not) = (planned(0o755), planned(0o555));
+
+    let kept = (false, Some(Access::Write));
+    assert_eq!(writable, kept);
+    let is_root = nix::unistd::geteuid().is_root();
+    let fixed = if is_root {
+        kept
+    } else {
+        (true, Some(Access::Read))
+    };
+    assert_eq!(not, fixed);
+    planned(0o755);
+}
+
+#[test]
+fn nothing_is_added_where_a_file_has_its_place() {
+    let mut there = View::of(&root("added-there"));
+    there.show(Path::new("/etc"), Access::Read);
+    let mut own = View::of(&lacking("added-own", None));
+    own.show(Path::new("/usr"), Access::Read);
+    let mut no_directory = View::of(&lacking("added-file", Some("/data/a/file/x")));
+    fs::write(no_directory.source(Path::new("/data/a/file")), "").expect("file");
+    no_directory.show(Path::new("/data"), Access::Read);
+
+    for view in [&mut there, &mut own, &mut no_directory] {
+        assert_eq!(added(view), None);
+    }
+    assert!(own.covers.contains_key(Path::new("/etc/resolv.conf")));
+    assert!(no_directory.covers.is_empty());
+}

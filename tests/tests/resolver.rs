@@ -1,0 +1,270 @@
+//! `resolv.conf` is there, whatever the root has in its place. (Promise 2.)
+
+use holdfast_tests::{Area, Caller, Finished, Run, artefacts, callers, everyone, skip};
+use std::fs::{self, Permissions};
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// A root with a shell and the programs of `PROGRAMS`, and an `etc` without a `resolv.conf`.
+struct Root<'a> {
+    area: &'a Area,
+    path: PathBuf,
+}
+
+impl<'a> Root<'a> {
+    /// None where a program is not there, which is said and counted.
+    fn of(area: &'a Area) -> Option<Self> {
+        let path = area.directory(&area.root().join("root"));
+        let root = Self { area, path };
+        for directory in ["bin", "etc/sub/deep", "etc/own", "data"] {
+            root.directory(directory);
+        }
+        for name in PROGRAMS {
+            root.take(name, &skip::program(name)?);
+        }
+        root.file("etc/motd", "of the root\n");
+        root.file("etc/sub/deep/file", "deep\n");
+        root.file("etc/own/file", "");
+        root.file("etc/single", "");
+        root.file("etc/nsswitch.conf", "hosts: files dns\n");
+        root.file("etc/hosts", "192.0.2.1 origin.test\n192.0.2.2 other\n");
+        symlink("motd", root.path.join("etc/link")).expect("link");
+        let secret = root.file("etc/secret", "secret\n");
+        fs::set_permissions(secret, Permissions::from_mode(0o000)).expect("chmod");
+        Some(root)
+    }
+
+    fn directory(&self, path: &str) -> PathBuf {
+        for above in Path::new(path).ancestors().skip(1) {
+            self.area.directory(&self.path.join(above));
+        }
+        self.area.directory(&self.path.join(path))
+    }
+
+    fn file(&self, path: &str, text: &str) -> PathBuf {
+        self.area.file(&self.path.join(path), text)
+    }
+
+    fn read(&self, path: &str) -> String {
+        fs::read_to_string(self.path.join(path)).expect("read")
+    }
+
+    /// Copies a program, and the libraries that it is loaded with to where they are on the host.
+    fn take(&self, name: &str, program: &Path) {
+        self.copy(program, &format!("bin/{name}"));
+        let told = Command::new("ldd").arg(program).output().expect("run ldd");
+        let told = String::from_utf8(told.stdout).expect("text");
+        for library in told.split_whitespace().filter(|word| word.starts_with('/')) {
+            self.copy(Path::new(library), library.trim_start_matches('/'));
+        }
+    }
+
+    fn copy(&self, from: &Path, to: &str) {
+        let above = Path::new(to).parent().and_then(Path::to_str);
+        self.directory(above.expect("a directory"));
+        let to = self.path.join(to);
+        fs::copy(from, &to).expect("copy");
+        artefacts::open_to_all(&to);
+    }
+
+    /// A run that sees the programs and what `files` lists.
+    fn run(&self, files: &str, line: &str) -> Run<'a> {
+        let programs = ["/bin", "/lib", "/lib64"].into_iter();
+        let programs: Vec<_> = programs
+            .filter(|path| self.path.join(&path[1..]).exists())
+            .collect();
+        let policy = format!(
+            "version: 1\n\
+             filesystem_policy: {{include_workdir: false, {}}}\n\
+             landlock: {{compatibility: hard_requirement}}\n\
+             network_policies: {{origin: {{endpoints: [{{host: origin.test, port: 443}}]}}}}\n\
+             resolver: {{hosts: {{origin.test: [192.0.2.3]}}}}\n",
+            files.replace("PROGRAMS", &programs.join(", ")),
+        );
+        Run::with_text(self.area, &policy)
+            .option("--rootfs")
+            .option(&self.path)
+            .option("--cwd")
+            .option("/")
+            .shell(line)
+    }
+}
+
+/// Every line of `told`, which the run has printed in this order.
+fn says(done: &Finished, told: &str) {
+    assert_eq!(done.exited(0).text(), told, "{done}");
+}
+
+#[test]
+fn resolv_conf_is_added_to_a_directory_that_lacks_it() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let line = "cat /etc/resolv.conf; getent ahostsv4 origin.test >/dev/null && echo resolved; \
+                    cat /etc/hosts; cat /etc/motd /etc/link /etc/sub/deep/file; cat /etc/secret || echo secret; \
+                    for place in motd new resolv.conf sub/new; do (echo x >>/etc/$place) || echo refused; done; \
+                    rm /etc/resolv.conf || echo kept; echo written >/etc/own/file; echo new >/etc/own/new; \
+                    echo single >/etc/single; for name in /etc/*; do echo $name; done";
+
+        let files = "read_only: [PROGRAMS, /etc], read_write: [/etc/own, /etc/single]";
+        let done = root.run(files, line).finish();
+
+        says(
+            &done,
+            "nameserver 198.18.0.1\nresolved\n192.0.2.2 other\nof the root\nof the root\ndeep\nsecret\n\
+             refused\nrefused\nrefused\nrefused\nkept\n\
+             /etc/hosts\n/etc/link\n/etc/motd\n/etc/nsswitch.conf\n/etc/own\n/etc/resolv.conf\n/etc/secret\n\
+             /etc/single\n/etc/sub\n",
+        );
+        assert!(!done.stderr.contains("WARN"), "{done}");
+        let reached = ["etc/own/file", "etc/own/new", "etc/single"].map(|path| root.read(path));
+        assert_eq!(reached, ["written\n", "new\n", "single\n"]);
+        assert_eq!(root.read("etc/motd"), "of the root\n");
+        assert!(!root.path.join("etc/resolv.conf").exists(), "outside");
+    }
+}
+
+#[test]
+fn resolv_conf_is_added_where_its_link_leads() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        symlink(
+            "../data/stub/resolv.conf",
+            root.path.join("etc/resolv.conf"),
+        )
+        .expect("link");
+        root.file("data/file", "data\n");
+        let line = "cat /etc/resolv.conf /data/file; (echo x >/data/stub/new) || echo refused";
+
+        for files in ["[PROGRAMS, /etc, /data]", "[PROGRAMS, /etc]"] {
+            let done = root.run(&format!("read_only: {files}"), line).finish();
+
+            let data = if files.contains("/data") {
+                "data\n"
+            } else {
+                ""
+            };
+            let told = format!("nameserver 198.18.0.1\n{data}refused\n");
+            says(&done, &told);
+        }
+        assert!(!root.path.join("data/stub").exists(), "outside");
+    }
+}
+
+#[test]
+fn what_is_edited_outside_is_seen_beside_an_added_file() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let line = "cat /etc/motd; read go; cat /etc/motd /etc/new /etc/resolv.conf";
+        let mut running = root
+            .run("read_only: [PROGRAMS, /etc]", line)
+            .held_input()
+            .start();
+        running.expect("of the root\n");
+
+        root.file("etc/motd", "edited\n");
+        root.file("etc/new", "new\n");
+        root.file("etc/resolv.conf", "nameserver 192.0.2.53\n");
+        running.send(b"go\n");
+
+        says(
+            &running.finish(),
+            "of the root\nedited\nnew\nnameserver 198.18.0.1\n",
+        );
+    }
+}
+
+/// What is written to an overlay would not reach the host.
+#[test]
+fn nothing_is_added_to_a_directory_that_the_caller_may_write_to() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let line = "cat /etc/resolv.conf || echo none; echo written >/etc/new || echo refused; \
+                    getent ahostsv4 origin.test >/dev/null && echo resolved";
+        let files = "read_only: [PROGRAMS], read_write: [/etc]";
+
+        let writable = root.run(files, line).finish();
+        fs::set_permissions(root.path.join("etc"), Permissions::from_mode(0o555)).expect("chmod");
+        fs::remove_file(root.path.join("etc/new")).ok();
+        let unwritable = root.run(files, line).finish();
+        fs::set_permissions(root.path.join("etc"), Permissions::from_mode(0o755)).expect("chmod");
+
+        says(&writable, "none\nresolved\n");
+        if !area.caller().is_root() {
+            says(&unwritable, "nameserver 198.18.0.1\nrefused\nresolved\n");
+        }
+    }
+}
+
+#[test]
+fn resolv_conf_is_there_without_its_directory() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        for files in [
+            "read_only: [PROGRAMS]",
+            "read_only: [PROGRAMS, /etc/nsswitch.conf, /etc/hosts]",
+        ] {
+            let line =
+                "cat /etc/resolv.conf; getent ahostsv4 origin.test >/dev/null && echo resolved";
+            let done = root.run(files, line).finish();
+            says(&done, "nameserver 198.18.0.1\nresolved\n");
+        }
+    }
+}
+
+/// As root first, for the mounts, and then as the caller.
+fn after<'a>(area: &Area, mounts: &str, run: Run<'a>) -> Run<'a> {
+    let uid = area.caller().uid();
+    let line =
+        format!("set -e; {mounts}; exec setpriv --reuid={uid} --regid={uid} --clear-groups \"$@\"");
+    run.as_root_first()
+        .under(["unshare", "--mount", "sh", "-c", &line, "sh"])
+}
+
+/// The kernel lets nobody look below a mount by an overlay, so none is had of a directory that has one in it.
+#[test]
+fn where_nothing_can_be_added_the_start_goes_on_and_says_so() {
+    if !Caller::Myself.is_root() {
+        skip::skip("mounts in a root", "the tests run as an ordinary user");
+        return;
+    }
+    for area in callers().into_iter().map(Area::new) {
+        let Some(root) = Root::of(&area) else { return };
+        let sub = root.path.join("etc/sub");
+        let mounts = format!("mount -t tmpfs none {}", sub.display());
+        let line = "cat /etc/resolv.conf || echo none; cat /etc/motd; for name in /etc/sub/* /.[!.]*; do echo $name; done; \
+                    getent ahostsv4 origin.test >/dev/null && echo resolved";
+
+        let run = root.run("read_only: [PROGRAMS, /etc]", line);
+        let done = after(&area, &mounts, run).finish();
+
+        says(&done, "none\nof the root\n/etc/sub/*\n/.fence\nresolved\n");
+        let told = "the sandbox has no /etc/resolv.conf";
+        assert!(done.stderr.contains(told), "{done}");
+    }
+}
+
+#[test]
+fn what_a_mount_forbids_an_addition_does_not_allow() {
+    if !Caller::Myself.is_root() {
+        skip::skip("mounts in a root", "the tests run as an ordinary user");
+        return;
+    }
+    for area in callers().into_iter().map(Area::new) {
+        let Some(root) = Root::of(&area) else { return };
+        area.script(&root.path.join("etc/script"), "#!/bin/sh\necho executed\n");
+        let etc = root.path.join("etc");
+        let etc = etc.display();
+        let line = "cat /etc/resolv.conf; /etc/script || echo refused";
+        let files = "read_only: [PROGRAMS, /etc]";
+
+        let usual = root.run(files, line).finish();
+        let mounts = format!("mount --bind {etc} {etc}; mount -o remount,bind,noexec {etc}");
+        let forbidden = after(&area, &mounts, root.run(files, line)).finish();
+
+        says(&usual, "nameserver 198.18.0.1\nexecuted\n");
+        says(&forbidden, "nameserver 198.18.0.1\nrefused\n");
+    }
+}
+
+const PROGRAMS: [&str; 4] = ["sh", "cat", "rm", "getent"];
