@@ -5,7 +5,7 @@
 //!   chain arrive   prerouting
 //!     a TCP connection begins      goto stray
 //!   chain stray
-//!     somebody listens there       accept
+//!     somebody else listens there  accept
 //!     to an address of `led`       to the listener
 //!     to lo's own addresses        accept: it is refused
 //!                                  to the listener
@@ -54,8 +54,7 @@ pub(crate) fn requests(port: u16, own: Own, led: &[Prefix]) -> (Batch, usize) {
         rule.verdict(libc::NFT_GOTO, Some(STRAY));
     });
     batch.nft_rule(STRAY, 0, |rule| {
-        // Without a socket the rule ends here.
-        rule.any_socket();
+        rule.has_socket_of_another();
         rule.verdict(libc::NF_ACCEPT, None);
     });
     for prefix in led {
@@ -195,12 +194,14 @@ impl Batch {
         });
     }
 
-    /// There is a socket that the packet is for.
-    fn any_socket(&mut self) {
+    /// There is a socket that the packet is for, and it is none of the listener's: a connection of its that is over and has the
+    /// addresses of this one makes room for it.
+    fn has_socket_of_another(&mut self) {
         self.expression("socket", |socket| {
             socket.number(SOCKET_KEY, SOCKET_TRANSPARENT);
             socket.number(SOCKET_REGISTER, REGISTER);
         });
+        self.is(&[0]);
     }
 
     fn verdict(&mut self, code: libc::c_int, chain: Option<&str>) {
@@ -277,7 +278,7 @@ const NETWORK: u32 = 1;
 const TRANSPORT: u32 = 2;
 const META_NFPROTO: libc::c_int = libc::NFT_META_NFPROTO;
 const META_L4PROTO: libc::c_int = libc::NFT_META_L4PROTO;
-/// `NFT_SOCKET_TRANSPARENT`, the oldest of the keys: what it answers is not asked for.
+/// `NFT_SOCKET_TRANSPARENT`
 const SOCKET_TRANSPARENT: u32 = 0;
 
 // Attributes: `NFTA_…`.

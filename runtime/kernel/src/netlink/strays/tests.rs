@@ -1,6 +1,13 @@
 use std::io::{ErrorKind, Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 
+use std::os::fd::AsRawFd;
+
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, bind, connect, setsockopt, socket, sockopt,
+};
+use nix::sys::time::{TimeVal, TimeValLike};
+
 use super::*;
 use crate::apart::{arrived, in_fresh_netns};
 use crate::listen;
@@ -106,6 +113,51 @@ fn whoever_listens_there_has_the_connection() {
         }
 
         assert!(listener.accept().is_err(), "it was not for this one");
+    });
+}
+
+/// Connects from `from`, or from where the kernel likes; gives up after two seconds.
+fn connected_from(from: Option<SocketAddr>, destination: SocketAddr) -> TcpStream {
+    let family = match destination {
+        SocketAddr::V4(_) => AddressFamily::Inet,
+        SocketAddr::V6(_) => AddressFamily::Inet6,
+    };
+    let flags = SockFlag::SOCK_CLOEXEC;
+    let client = socket(family, SockType::Stream, flags, None).expect("a socket");
+    setsockopt(&client, sockopt::ReuseAddr, &true).expect("set");
+    setsockopt(&client, sockopt::SendTimeout, &TimeVal::seconds(2)).expect("set");
+    if let Some(from) = from {
+        bind(client.as_raw_fd(), &SockaddrStorage::from(from)).expect("free again");
+    }
+    connect(client.as_raw_fd(), &SockaddrStorage::from(destination)).expect("connected");
+    TcpStream::from(client)
+}
+
+/// How many packets of TCP have been sent again in this namespace.
+fn sent_again() -> String {
+    let counts = std::fs::read_to_string("/proc/thread-self/net/snmp").expect("counts");
+    let mut lines = counts.lines().filter(|line| line.starts_with("Tcp:"));
+    let mut words = || lines.next().expect("a line").split(' ');
+    let (names, values) = (words(), words());
+    let mut count = names.zip(values).filter(|(name, _)| *name == "RetransSegs");
+    count.next().expect("it is counted").1.to_owned()
+}
+
+/// The end that closes first keeps the addresses for a minute.
+#[test]
+fn addresses_of_a_connection_that_is_over_can_be_used_again_at_once() {
+    led(&[], |listener, world| {
+        for address in world {
+            let mut from = None;
+            for _ in 0..3 {
+                let mut client = connected_from(from, at(address, 81));
+                from = client.local_addr().ok();
+                arrived(listener);
+                drop(listener.accept().expect("waiting"));
+                assert_eq!(client.read(&mut [0; 1]).expect("an end"), 0);
+            }
+        }
+        assert_eq!(sent_again(), "0");
     });
 }
 
