@@ -180,6 +180,50 @@ fn a_program_that_goes_through_all_ports_is_served_with_a_bounded_number_of_list
     }
 }
 
+/// The own end of a connection holds its port like a program that serves there, and is none.
+#[test]
+fn a_port_of_a_wildcard_that_is_the_own_end_of_a_connection_is_reached() {
+    for area in everyone() {
+        if !captures_every_port(&area) {
+            return;
+        }
+        let first = tcp::echo(FOUR);
+        let policy = any_port();
+        let mut running = Run::new(&area, &policy)
+            .command([
+                "python3",
+                "-c",
+                "import socket, sys\n\
+                 place = socket.gethostbyname('origin.test')\n\
+                 ends = [socket.create_connection((place, int(sys.argv[1]))) for _ in range(8)]\n\
+                 print(*(end.getsockname()[1] for end in ends), flush=True)\n\
+                 for port in map(int, input().split()):\n\
+                 \x20   print(socket.socket().connect_ex((place, port)))",
+                &first.port().to_string(),
+            ])
+            .held_input()
+            .start();
+        let line = running.expect("\n");
+        let ports = line
+            .split_whitespace()
+            .map(|port| port.parse().expect("a port"));
+        // Another program of this host may have one of them.
+        let servers: Vec<_> = ports
+            .filter_map(|port: u16| TcpListener::bind((FOUR, port)).ok())
+            .collect();
+        let port = |server: &TcpListener| server.local_addr().expect("bound").port();
+        let words: Vec<_> = servers.iter().map(|it| port(it).to_string()).collect();
+        running.send(format!("{}\n", words.join(" ")).as_bytes());
+        let done = running.finish();
+        assert_eq!(
+            done.exited(0).text(),
+            format!("{line}{}", "0\n".repeat(words.len())),
+            "{done}"
+        );
+        assert!(!words.is_empty(), "{done}");
+    }
+}
+
 #[test]
 fn a_connect_to_a_port_that_a_program_holds_leaves_one_record() {
     for area in everyone() {

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A program that listens on `port` until it reads a line.
-async fn holder(client: &mut Client, port: u16) -> Seen {
+/// A program that listens on `port` of `address` until it reads a line.
+async fn holder(client: &mut Client, address: &str, port: u16) -> Seen {
     let program = format!(
         "import socket, sys\n\
-         one = socket.create_server(('127.0.0.1', {port}))\n\
+         one = socket.create_server(('{address}', {port}))\n\
          print('held', flush=True)\n\
          sys.stdin.readline()\n\
          one.close()\n\
@@ -55,7 +55,7 @@ fn a_port_that_a_program_held_before_a_rule_named_it_costs_ready_until_it_is_let
             let mut sandbox = Keeping::new(&area, &quiet.text());
             let mut client = sandbox.serve().await;
             Watch::new(&mut client).await.ready(SECOND * 10).await;
-            let holder = holder(&mut client, port).await;
+            let holder = holder(&mut client, FOUR, port).await;
             let naming = v1::PolicyRevision {
                 revision: 2,
                 yaml: Policy::origin(port).text(),
@@ -163,7 +163,7 @@ fn a_port_on_demand_that_a_program_holds_costs_ready_once_somebody_has_asked_for
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             watch.ready(SECOND * 10).await;
-            let mut holder = holder(&mut client, port).await;
+            let mut holder = holder(&mut client, "0.0.0.0", port).await;
 
             assert_eq!(connect(&mut client, port).await, libc::EADDRNOTAVAIL);
 

@@ -103,6 +103,37 @@ fn a_rule_with_binaries_is_refused_where_nobody_can_be_observed() {
     }
 }
 
+#[test]
+fn a_revision_with_binaries_is_refused_where_nobody_can_be_observed() {
+    let Some(without) = without("438:1") else {
+        return;
+    };
+    for area in everyone() {
+        let host = Host::new(&area);
+        let policy = |name: &str, more: &str| {
+            let rule = "network_policies: {r: {endpoints: [{host: a.test, port: 80}]";
+            let text = format!("version: 1\n{rule}{more}}}}}\n");
+            let file = area.file(&area.work().join(name), text);
+            file.display().to_string()
+        };
+        let plain = policy("plain.yaml", "");
+        let choosy = policy("choosy.yaml", ", binaries: [{path: /bin/a}]");
+        // It is not waited for: its canary cannot be observed either.
+        host.say(&format!("create qa --policy {plain}"))
+            .under(without)
+            .finish()
+            .exited(0);
+
+        let refused = host.said(&format!("policy set qa {choosy} --wait"));
+
+        refused.exited(125);
+        for word in ["network_policies.r", "binaries", "pidfd_getfd"] {
+            assert!(refused.stderr.contains(word), "{word}: {refused}");
+        }
+        host.done(&format!("policy set qa {plain} --wait"));
+    }
+}
+
 /// Whatever `run` cannot do without, `doctor` says so.
 #[test]
 fn doctor_names_each_call_without_which_nothing_starts() {

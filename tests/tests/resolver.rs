@@ -196,6 +196,37 @@ fn nothing_is_added_to_a_directory_that_the_caller_may_write_to() {
     }
 }
 
+/// The sandbox itself may have put the link there in an earlier life, and root's start writes what it likes.
+#[test]
+fn a_link_to_what_is_the_kernels_or_to_nowhere_is_refused_and_nothing_is_written() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let link = root.path.join("etc/resolv.conf");
+        let files = "read_only: [PROGRAMS], read_write: [/etc]";
+        for (target, told) in [
+            // Of the sandbox's own namespace: nothing of the host's is lost if it is written to.
+            (
+                "/proc/sys/kernel/hostname",
+                "leads to /proc/sys/kernel/hostname",
+            ),
+            ("/dev/null", "leads to /dev/null"),
+            ("/", "is a directory"),
+            ("resolv.conf", "leads in a circle"),
+        ] {
+            fs::remove_file(&link).ok();
+            symlink(target, &link).expect("link");
+
+            let done = root.run(files, "echo ran").finish();
+
+            assert_eq!(done.exited(125).text(), "", "{target}: {done}");
+            let place = "/etc/resolv.conf of the sandbox's root";
+            for word in [place, told, "put a file in its place"] {
+                assert!(done.stderr.contains(word), "{word}: {done}");
+            }
+        }
+    }
+}
+
 #[test]
 fn resolv_conf_is_there_without_its_directory() {
     for area in everyone() {

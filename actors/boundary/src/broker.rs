@@ -261,15 +261,16 @@ impl Broker {
         else {
             return Ok(());
         };
-        if !self.waiting().settle(verdict.id) {
+        let Some(attempt) = self.waiting().settle(verdict.id) else {
             return Ok(());
-        }
+        };
         let mut errno = verdict.errno;
-        if let Ok(port @ 1..) = u16::try_from(verdict.capture_port)
-            && let Err(unopened) = self.arguments.ports.open(port)
+        if verdict.capture_port != 0
+            && let Some(destination) = attempt.destination()
+            && let Err(unopened) = self.arguments.ports.open(destination)
         {
             errno = libc::EADDRNOTAVAIL;
-            self.unheard(port, &unopened, errno, verdict.id);
+            self.unheard(destination.port(), &unopened, errno, verdict.id);
         }
         let listener = self.listener.inner();
         if errno == 0 {

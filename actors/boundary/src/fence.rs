@@ -227,11 +227,7 @@ impl Host {
                 hard(Resource::RLIMIT_DATA),
             ],
             landlock: landlock::abi(),
-            // What is short now is told where it is needed.
-            unobservable: look::attempt()
-                .err()
-                .filter(|error| !is_exhausted(error.errno()))
-                .map(|error| error.told()),
+            unobservable: unobservable(),
             hidden: Vec::new(),
         }
     }
@@ -269,7 +265,7 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     if demanded && host.landlock == 0 {
         return Err(Unplanned::Landlock);
     }
-    is_judgeable(policy, host)?;
+    is_judgeable(policy, host.unobservable.as_deref())?;
     let mut view = plan_view(policy, host);
     for path in &host.hidden {
         if view.lets_make(path) {
@@ -327,14 +323,27 @@ pub fn plan(policy: &Policy, host: &Host) -> Result<Fence, Unplanned> {
     })
 }
 
-/// Whether those whom rules tell apart can be told apart.
-fn is_judgeable(policy: &Policy, host: &Host) -> Result<(), Unplanned> {
+/// Whether those whom the rules of a revision tell apart can be told apart on this host.
+pub fn admit(policy: &Policy) -> Result<(), Unplanned> {
+    is_judgeable(policy, unobservable().as_deref())
+}
+
+/// The call without which nobody who connects can be observed, and what this host answers to it, if it refuses one.
+fn unobservable() -> Option<String> {
+    // What is short now is told where it is needed.
+    look::attempt()
+        .err()
+        .filter(|error| !is_exhausted(error.errno()))
+        .map(|error| error.told())
+}
+
+fn is_judgeable(policy: &Policy, unobservable: Option<&str>) -> Result<(), Unplanned> {
     let mut rules = policy.rules().iter();
     let choosy = rules.find(|rule| rule.binaries.is_some());
-    match (&host.unobservable, choosy) {
+    match (unobservable, choosy) {
         (Some(told), Some(choosy)) => Err(Unplanned::Unobservable {
             key: choosy.key.clone(),
-            told: told.clone(),
+            told: told.to_owned(),
         }),
         _ => Ok(()),
     }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use holdfast_kernel::descriptors::is_exhausted;
 use holdfast_kernel::diag::Diag;
 use holdfast_kernel::handoff::{self, Socket};
-use holdfast_kernel::listen::{self, Unheard};
+use holdfast_kernel::listen;
 use holdfast_kernel::netlink::loopback::Own;
 use holdfast_kernel::netlink::strays;
-use holdfast_kernel::{Called, Error, Result};
+use holdfast_kernel::{Called, Result};
 use holdfast_policy::Cidr;
 use holdfast_wire::v1;
 use holdfast_wire::v1::handoff::Kind;
@@ -32,9 +32,8 @@ pub(crate) struct Stock {
 impl Stock {
     /// Opens the names' sockets in this network namespace; no listener yet.
     pub(crate) fn open() -> Result<Self> {
-        let taken = |_| Error::new("bind", libc::EADDRINUSE);
-        let datagrams = listen::udp(listen::DOMAIN).map_err(taken)?;
-        let streams = listen::tcp(listen::DOMAIN).map_err(taken)?;
+        let datagrams = listen::udp(listen::DOMAIN)?;
+        let streams = listen::tcp(listen::DOMAIN)?;
         Ok(Self {
             listeners: Mutex::default(),
             names: [Arc::new(datagrams.into()), Arc::new(streams.into())],
@@ -43,11 +42,7 @@ impl Stock {
 
     /// Listens on `port` of every address. Answers what the present keeper has to be handed.
     pub(crate) fn listen(&self, port: u16) -> Result<Parcel> {
-        let listener = listen::tcp(port).map_err(|unheard| match unheard {
-            Unheard::Taken { .. } => Error::new("bind", libc::EADDRINUSE),
-            Unheard::Refused { source, .. } => source,
-        })?;
-        let listener = Arc::new(OwnedFd::from(listener));
+        let listener = Arc::new(OwnedFd::from(listen::tcp(port)?));
         self.listeners.lock().push((port, Arc::clone(&listener)));
         Ok(parcel(port, listener))
     }

@@ -26,6 +26,6 @@ mod works;
 pub use arrivals::Unbuilt;
 pub use keeper::Keeper;
 pub use lasting::{Assignment, Lasting, Over};
-pub use rulebook::Read;
+pub use rulebook::{Read, Unread};
 pub use sessions::errand::Home;
 pub use works::{Arguments, Held, Tenure};

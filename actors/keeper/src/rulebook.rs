@@ -72,6 +72,9 @@ pub(crate) enum Refused {
     /// What it says is wrong.
     #[error("read the policy: {0}")]
     Invalid(String),
+    /// This host cannot enforce what it says.
+    #[error("put the policy in force: {0}")]
+    Unsupported(String),
     /// The fence is built once for each start.
     #[error(
         "put the policy in force: {} cannot change while the sandbox runs; `holdfast stop {sandbox}`, `holdfast policy set` again, `holdfast start {sandbox}`",
@@ -87,7 +90,16 @@ pub(crate) enum Refused {
 }
 
 /// Reads a document as this host's programs are to be judged by it.
-pub type Read = Arc<dyn Fn(&str) -> Result<Policy, String> + Send + Sync>;
+pub type Read = Arc<dyn Fn(&str) -> Result<Policy, Unread> + Send + Sync>;
+
+/// Why a document is not read, for people.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Unread {
+    /// What it says is wrong.
+    Invalid(String),
+    /// This host cannot enforce what it says.
+    Unsupported(String),
+}
 
 /// Keeps the policy.
 pub(crate) struct Rulebook;
@@ -131,7 +143,8 @@ impl Actor for Rulebook {
         let policy = me.offload(move || read(&asked.yaml)).await?;
         let outcome = match policy {
             Ok(policy) => state.put(number, policy).await,
-            Err(invalid) => Err(Refused::Invalid(invalid)),
+            Err(Unread::Invalid(why)) => Err(Refused::Invalid(why)),
+            Err(Unread::Unsupported(why)) => Err(Refused::Unsupported(why)),
         };
         match &outcome {
             Ok(policy) => tracing::info!(revision = number, hash = policy.hash, "policy in force"),

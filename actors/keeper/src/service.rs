@@ -353,6 +353,7 @@ fn unavailable(unanswered: Unanswered) -> Status {
 fn not_applied(refused: &Refused) -> Status {
     let (code, reason) = match refused {
         Refused::Invalid(_) => (Code::InvalidArgument, "PolicyInvalid"),
+        Refused::Unsupported(_) => (Code::FailedPrecondition, "HostUnsupported"),
         Refused::NeedsRestart { .. } => (Code::FailedPrecondition, "NeedsRestart"),
         Refused::Outdated { .. } => (Code::FailedPrecondition, "PolicyOutdated"),
     };

@@ -4,6 +4,7 @@
 //! Unix sockets, [`boundary`](v1::boundary_client), [`keeper`](v1::keeper_client)
 //! and [`gateway`](v1::gateway_client) as gRPC.
 
+mod attempt;
 pub mod handshake;
 pub mod name;
 pub mod problem;

@@ -28,28 +28,6 @@ const DATAGRAMS: usize = 4 << 20;
 /// How many connections may wait to be accepted; the kernel caps it at `net.core.somaxconn`.
 const BACKLOG: i32 = 4096;
 
-/// Why a port cannot be listened on.
-#[derive(Debug, thiserror::Error)]
-pub enum Unheard {
-    /// Somebody in the namespace has the port on some address.
-    #[error(
-        "take port {port}: a program in the sandbox has it already; stop it or choose another port"
-    )]
-    Taken {
-        /// The port.
-        port: u16,
-    },
-    /// The kernel refused for another reason.
-    #[error("listen on port {port}")]
-    Refused {
-        /// The port.
-        port: u16,
-        /// What it refused.
-        #[source]
-        source: Error,
-    },
-}
-
 /// A datagram that has been received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Datagram {
@@ -63,18 +41,15 @@ pub struct Datagram {
 
 /// Listens for TCP on `port` of every address of the caller's network namespace, without blocking.
 ///
-/// Port 0 takes a free one.
-pub fn tcp(port: u16) -> std::result::Result<TcpListener, Unheard> {
-    bound(SockType::Stream, port, |socket, _| {
+/// Port 0 takes a free one. `EADDRINUSE`: somebody in the namespace has the port on some address.
+pub fn tcp(port: u16) -> Result<TcpListener> {
+    let socket = bound(SockType::Stream, port, |socket, _| {
         // Connections of an earlier listener in TIME_WAIT do not hold the port; a living listener does.
         set(socket, sockopt::ReuseAddr, "setsockopt SO_REUSEADDR")
-    })
-    .and_then(|socket| {
-        let backlog = Backlog::new(BACKLOG).called("listen")?;
-        socket::listen(&socket, backlog).called("listen")?;
-        Ok(TcpListener::from(socket))
-    })
-    .map_err(|error| Unheard::on(port, error))
+    })?;
+    let backlog = Backlog::new(BACKLOG).called("listen")?;
+    socket::listen(&socket, backlog).called("listen")?;
+    Ok(TcpListener::from(socket))
 }
 
 /// As [`tcp`] on a free port, and connections to every other port can be led to it ([`strays::lead`]): needs `CAP_NET_ADMIN` over
@@ -82,10 +57,7 @@ pub fn tcp(port: u16) -> std::result::Result<TcpListener, Unheard> {
 ///
 /// [`strays::lead`]: crate::netlink::strays::lead
 pub fn transparent() -> Result<TcpListener> {
-    let listener = tcp(0).map_err(|unheard| match unheard {
-        Unheard::Taken { .. } => Error::new("bind", libc::EADDRINUSE),
-        Unheard::Refused { source, .. } => source,
-    })?;
+    let listener = tcp(0)?;
     setsockopt(&listener, sockopt::IpTransparent, &true).called("setsockopt IP_TRANSPARENT")?;
     Ok(listener)
 }
@@ -94,10 +66,8 @@ pub fn transparent() -> Result<TcpListener> {
 /// whichever address was asked.
 ///
 /// Port 0 takes a free one.
-pub fn udp(port: u16) -> std::result::Result<UdpSocket, Unheard> {
-    bound(SockType::Datagram, port, answers_from_anywhere)
-        .map(UdpSocket::from)
-        .map_err(|error| Unheard::on(port, error))
+pub fn udp(port: u16) -> Result<UdpSocket> {
+    bound(SockType::Datagram, port, answers_from_anywhere).map(UdpSocket::from)
 }
 
 /// Receives one datagram if there is one now (`EAGAIN` if not) and says which address it was sent to.
@@ -166,15 +136,6 @@ pub fn reply(socket: &impl AsFd, bytes: &[u8], peer: SocketAddr, from: IpAddr) -
         }
     };
     sent.map(drop).called("sendmsg")
-}
-
-impl Unheard {
-    fn on(port: u16, source: Error) -> Self {
-        if source.errno() == libc::EADDRINUSE {
-            return Self::Taken { port };
-        }
-        Self::Refused { port, source }
-    }
 }
 
 /// A socket bound to `port` of the wildcard address, of both families where the host has both.

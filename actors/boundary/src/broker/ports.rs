@@ -19,7 +19,7 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use holdfast_kernel::listen::DOMAIN;
 use holdfast_kernel::{Error, Result};
@@ -132,11 +132,13 @@ impl Ports {
         captured || (listed && !(self.serves)(address))
     }
 
-    /// Listens on `port` too, which somebody asks for.
-    pub(super) fn open(&self, port: u16) -> std::result::Result<(), Unopened> {
+    /// Listens on the port of `destination` too, which somebody asks for.
+    pub(super) fn open(&self, destination: SocketAddr) -> std::result::Result<(), Unopened> {
         let mut open = self.open.lock();
+        let port = destination.port();
         let named = open.unheard.get(&port).map(|missing| missing.wanted);
-        self.listen_on(&mut open, port, named.unwrap_or(Wanted::Asked))
+        let wanted = named.unwrap_or(Wanted::Asked);
+        self.listen_on(&mut open, port, wanted, &[destination.ip()])
     }
 
     /// Listens on all of `named` too, which are the ports that rules name now; `listed` are the addresses that they list at every
@@ -147,7 +149,7 @@ impl Ports {
         open.unheard.clear();
         for port in named {
             // What stands in the way is among the answers.
-            let _ = self.listen_on(&mut open, *port, Wanted::Named);
+            let _ = self.listen_on(&mut open, *port, Wanted::Named, &EVERY);
         }
         open.told()
     }
@@ -161,16 +163,18 @@ impl Ports {
             .map(|(port, missing)| (*port, missing.wanted))
             .collect();
         for (port, wanted) in unheard {
-            let _ = self.listen_on(&mut open, port, wanted);
+            let _ = self.listen_on(&mut open, port, wanted, &EVERY);
         }
         open.told()
     }
 
+    /// Listens on `port`, which is wanted for the addresses `of`.
     fn listen_on(
         &self,
         open: &mut Open,
         port: u16,
         wanted: Wanted,
+        of: &[IpAddr],
     ) -> std::result::Result<(), Unopened> {
         if open.ports.contains(&port) {
             return Ok(());
@@ -184,6 +188,12 @@ impl Ports {
             };
         }
         if let Err(error) = (self.listen)(port) {
+            // It may be but the own end of a connection that a program has: then what is meant for it is a stray.
+            let is_served = || of.iter().any(|ip| (self.serves)((*ip, port).into()));
+            if self.strays && error.errno() == libc::EADDRINUSE && !is_served() {
+                open.unheard.remove(&port);
+                return Ok(());
+            }
             open.miss(port, error.errno(), wanted);
             return Err(error.into());
         }
@@ -234,6 +244,12 @@ impl fmt::Debug for Ports {
     }
 }
 
+/// Where a program listens that listens at every address.
+const EVERY: [IpAddr; 2] = [
+    IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+    IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+];
+
 /// How many ports are listened on because somebody asked for them. Each is a descriptor here and two in the keeper, for good.
 const MOST_PORTS: usize = 1024;
 
@@ -247,6 +263,11 @@ mod tests {
 
     use super::*;
 
+    /// Somewhere in the world.
+    fn at(port: u16) -> SocketAddr {
+        ([192, 0, 2, 1], port).into()
+    }
+
     #[test]
     fn ports_on_demand_are_bounded_and_those_of_rules_do_not_count() {
         let listened = Arc::new(AtomicUsize::new(0));
@@ -257,12 +278,12 @@ mod tests {
         });
 
         for port in 3000..3000 + 1024 {
-            assert!(ports.open(port).is_ok());
+            assert!(ports.open(at(port)).is_ok());
         }
 
-        assert!(matches!(ports.open(5000), Err(Unopened::TooMany)));
-        assert!(ports.open(3000).is_ok(), "it is open");
-        assert!(ports.open(2000).is_ok(), "a rule names it");
+        assert!(matches!(ports.open(at(5000)), Err(Unopened::TooMany)));
+        assert!(ports.open(at(3000)).is_ok(), "it is open");
+        assert!(ports.open(at(2000)).is_ok(), "a rule names it");
         assert_eq!(listened.load(Ordering::Relaxed), MOST_PORTS);
     }
 
@@ -274,10 +295,10 @@ mod tests {
         });
 
         for _ in 0..=MOST_PORTS {
-            assert!(matches!(ports.open(7), Err(Unopened::Refused(_))));
+            assert!(matches!(ports.open(at(7)), Err(Unopened::Refused(_))));
         }
 
-        assert!(ports.open(8).is_ok());
+        assert!(ports.open(at(8)).is_ok());
     }
 
     #[test]
@@ -297,7 +318,7 @@ mod tests {
 
         let named = BTreeSet::from([443, 80, 8443]);
         assert_eq!(told(ports.cover(&named, Vec::new())), [taken(8443)]);
-        assert!(ports.open(9000).is_err(), "asked for");
+        assert!(ports.open(at(9000)).is_err(), "asked for");
         assert_eq!(told(ports.try_again()), [taken(8443), taken(9000)]);
         held.lock().remove(&8443);
         assert_eq!(told(ports.try_again()), [taken(9000)]);
@@ -311,13 +332,35 @@ mod tests {
     }
 
     #[test]
+    fn a_port_that_cannot_be_listened_on_is_left_to_strays_unless_a_program_serves_there() {
+        let taken = |port| match port {
+            7 | 8 => Err(Error::new("bind", libc::EADDRINUSE)),
+            9 => Err(Error::new("bind", libc::ENOBUFS)),
+            _ => Ok(()),
+        };
+        let ports = |are_captured| {
+            Ports::new([], taken)
+                .for_hosts(Vec::new(), |address| address.port() == 8)
+                .with_strays(are_captured)
+        };
+        let named = BTreeSet::from([7, 8, 9]);
+
+        let with = ports(true);
+        assert!(with.open(at(7)).is_ok());
+        assert!(with.open(at(8)).is_err(), "a program serves there");
+        assert!(with.open(at(9)).is_err(), "there is no room");
+        assert_eq!(with.cover(&named, Vec::new()).len(), 2);
+        assert_eq!(ports(false).cover(&named, Vec::new()).len(), 3);
+    }
+
+    #[test]
     fn a_program_that_asks_for_every_port_it_holds_is_bounded() {
         let ports = Ports::new([], |_| Err(Error::new("bind", libc::EADDRINUSE)));
         let named: BTreeSet<u16> = (1..=100).collect();
         assert_eq!(ports.cover(&named, Vec::new()).len(), 100, "rules are not");
 
         for port in 3000..4000 {
-            assert!(ports.open(port).is_err());
+            assert!(ports.open(at(port)).is_err());
         }
 
         assert_eq!(ports.try_again().len(), 100);

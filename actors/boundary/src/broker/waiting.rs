@@ -65,9 +65,9 @@ impl Waiting {
         self.calls.insert(attempt.id, Pending { thread, attempt });
     }
 
-    /// A call has its verdict. False: it did not wait.
-    pub(super) fn settle(&mut self, id: u64) -> bool {
-        self.calls.remove(&id).is_some()
+    /// A call has its verdict: what it attempts. `None`: it did not wait.
+    pub(super) fn settle(&mut self, id: u64) -> Option<v1::Attempt> {
+        self.calls.remove(&id).map(|pending| pending.attempt)
     }
 
     /// A call waits no more, and has no verdict. Whoever comes next is told of the calls that wait, and of no other.

@@ -3,8 +3,8 @@
 //! It runs in the launcher, in a mount namespace of its own, while the host's files are still there. The new root is put
 //! together on `/proc`, whose host version nothing in a view is taken from.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -143,7 +143,10 @@ fn replace(view: &View, path: &Path, text: &str) -> Result<(), Broken> {
     let target = inside(path);
     if view.covering(path).is_none() {
         make_parents(&target)?;
-        return fs::write(&target, text).map_err(|error| Broken::io("write", path, &error));
+        // Nothing that is there is written to, whatever the plan says: in the view there may be the kernel's files and devices.
+        return File::create_new(&target)
+            .and_then(|mut file| file.write_all(text.as_bytes()))
+            .map_err(|error| Broken::io("write", path, &error));
     }
     let staged = Path::new(".cover");
     fs::write(staged, text).map_err(|error| Broken::io("write", staged, &error))?;

@@ -15,6 +15,17 @@ pub enum Unfit {
     /// Nothing but a directory can be mounted on it.
     #[error("{} of the sandbox's root is a directory; remove it, or put a file in its place", .0.display())]
     Directory(PathBuf),
+    /// It leads to where nothing of the root is shown.
+    #[error("{} of the sandbox's root leads to {}, where the sandbox has files of its own; put a file in its place, or a link to one elsewhere", .path.display(), .real.display())]
+    Own {
+        /// Its path in the view.
+        path: PathBuf,
+        /// Where its links end.
+        real: PathBuf,
+    },
+    /// It leads nowhere.
+    #[error("{} of the sandbox's root is a link that leads in a circle; remove it, or put a file in its place", .0.display())]
+    Circle(PathBuf),
     /// It is not read to its end.
     #[error("{} of the sandbox's root is longer than {most} KiB; shorten it", .path.display())]
     Long {

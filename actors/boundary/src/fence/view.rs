@@ -144,7 +144,16 @@ impl View {
         let real = self.resolve_missing(path);
         let source = self.source(&real);
         let access = self.covering(&real).map(|(_, access)| access);
-        if access.is_some() && source.is_dir() {
+        // What a file is put into is the view's alone, and the kernel's or a device's nowhere.
+        if real.starts_with("/proc") || (real.starts_with("/dev") && !real.starts_with("/dev/shm"))
+        {
+            let path = path.to_owned();
+            return Err(Unfit::Own { path, real });
+        }
+        if source.is_symlink() {
+            return Err(Unfit::Circle(path.to_owned()));
+        }
+        if source.is_dir() && (access.is_some() || self.is_above_entry(&real)) {
             return Err(Unfit::Directory(path.to_owned()));
         }
         let text = names::resolver(path, &source, nameserver)?;

@@ -21,7 +21,6 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use prost::Message;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU64;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -150,10 +149,7 @@ impl Clerk {
     }
 
     fn attempt(&mut self, attempt: v1::Attempt) {
-        if self
-            .desk
-            .is_canary(&attempt, hint(&attempt.address, attempt.port))
-        {
+        if self.desk.is_canary(&attempt, attempt.destination()) {
             let (call, errno, capture) = (attempt.id, 0, None);
             self.outbox.push_back(Answer {
                 call,
@@ -210,14 +206,15 @@ fn attempted<H>(attempt: v1::Attempt, slot: Option<H::Slot>) -> Attempted<H>
 where
     H: super::book::Hands,
 {
+    // An address that is none is as good as one that could not be read: the kernel will say what it makes of it.
+    let hint = attempt.destination();
     let v1::Attempt {
         id,
         cookie,
-        address,
-        port,
         blocking,
         timeout_us,
         caller,
+        ..
     } = attempt;
     let caller = caller.unwrap_or_default();
     let identity = if caller.observed {
@@ -231,7 +228,7 @@ where
     Attempted {
         call: id,
         cookie: NonZeroU64::new(cookie),
-        hint: hint(&address, port),
+        hint,
         blocking,
         patience: (timeout_us > 0).then(|| Duration::from_micros(timeout_us)),
         caller: Caller {
@@ -240,18 +237,6 @@ where
         },
         slot,
     }
-}
-
-/// An address that is none is as good as one that could not be read: the kernel will say what it makes of it.
-fn hint(address: &[u8], port: u32) -> Option<SocketAddr> {
-    let address = match *address {
-        [a, b, c, d] => IpAddr::from([a, b, c, d]),
-        ref bytes => IpAddr::from(<[u8; 16]>::try_from(bytes).ok()?),
-    };
-    Some(SocketAddr::new(
-        address.to_canonical(),
-        u16::try_from(port).ok()?,
-    ))
 }
 
 fn encode(answer: Answer, reply: &mut Vec<u8>) {

@@ -9,7 +9,8 @@ use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use holdfast_keeper::{Assignment, Home};
+use holdfast_boundary::fence;
+use holdfast_keeper::{Assignment, Home, Unread};
 use holdfast_kernel::descriptors::Spares;
 use holdfast_policy::{OnLinkLoss, Policy};
 use holdfast_wire::shared::{
@@ -165,7 +166,8 @@ impl Sandbox {
             program: self.program.clone(),
             spares,
             read: Arc::new(move |text| {
-                let policy = parse(text).map_err(|failure| failure.sentence())?;
+                let policy = parse(text).map_err(|failure| Unread::Invalid(failure.sentence()))?;
+                fence::admit(&policy).map_err(|unfit| Unread::Unsupported(unfit.to_string()))?;
                 Ok(source::follow_links(policy, rootfs.as_deref()))
             }),
             chaos: self.chaos,

@@ -5,13 +5,13 @@ use crate::apart::{arrived, in_fresh_netns};
 use crate::netlink::loopback::{self, Captured, Own};
 
 #[test]
-fn a_taken_port_is_told_by_its_number() {
+fn a_taken_port_is_told() {
     in_fresh_netns(|| {
         let _theirs = TcpListener::bind("127.0.0.1:443").expect("free");
 
         let refused = tcp(443).expect_err("taken");
 
-        assert!(matches!(refused, Unheard::Taken { port: 443 }));
+        assert_eq!(refused.errno(), libc::EADDRINUSE);
     });
 }
 
@@ -31,7 +31,7 @@ fn a_listener_cannot_be_shadowed_by_a_more_exact_address() {
 }
 
 #[test]
-fn sockets_are_closed_on_exec_and_do_not_block() -> std::result::Result<(), Unheard> {
+fn sockets_are_closed_on_exec_and_do_not_block() -> Result<()> {
     let listener = tcp(0)?;
     let names = udp(0)?;
 

@@ -50,6 +50,35 @@ fn the_resolver_is_configured_where_the_link_leads() {
     );
 }
 
+/// The kernel's files are the host's, whoever's root it is that leads there.
+#[test]
+fn the_resolver_is_configured_in_nothing_that_is_there() {
+    let refused = |name, target: &str| {
+        let root = root(name);
+        fs::remove_file(root.join("etc/resolv.conf")).expect("remove");
+        symlink(target, root.join("etc/resolv.conf")).expect("link");
+        let mut view = View::of(&root);
+        view.show(Path::new("/data/a"), Access::Read);
+        view.set_resolver("198.18.0.1").err()
+    };
+
+    for (name, target) in [
+        ("kernels", "/proc/sys/kernel/hostname"),
+        ("device", "../dev/null"),
+        ("own", "/dev/x"),
+    ] {
+        assert!(matches!(refused(name, target), Some(Unfit::Own { .. })));
+    }
+    for (name, target) in [("root", "/"), ("above", "/data"), ("listed", "../data/a")] {
+        assert!(matches!(refused(name, target), Some(Unfit::Directory(_))));
+    }
+    assert!(matches!(
+        refused("circle", "resolv.conf"),
+        Some(Unfit::Circle(_))
+    ));
+    assert!(refused("shared-memory", "/dev/shm/x").is_none());
+}
+
 #[test]
 fn what_is_not_there_is_noted() {
     let mut view = View::of(&root("missing"));
