@@ -79,3 +79,25 @@ fn a_limit_above_the_hard_one_is_said_or_refused() {
         }
     }
 }
+
+/// Many programs write their log there.
+#[test]
+fn the_standard_files_can_be_opened_by_name_whoever_the_program_runs_as() {
+    for area in everyone() {
+        let process = match area.caller() {
+            caller if caller.is_root() => "process: {run_as_user: 1500, run_as_group: 1500}",
+            _ => "",
+        };
+        let done = Run::new(&area, &Policy::offline().with(process))
+            .option("--cwd")
+            .option("/")
+            .input("first\nsecond\n")
+            .shell(
+                "read one </dev/stdin; echo $one >/dev/stdout; read two </dev/fd/0; echo $two >/proc/self/fd/1; \
+                 echo error >/dev/stderr",
+            )
+            .finish();
+        assert_eq!(done.exited(0).text(), "first\nsecond\n", "{done}");
+        assert_eq!(done.stderr, "error\n", "{done}");
+    }
+}

@@ -12,6 +12,7 @@ use holdfast_kernel::{Called, Error, Result};
 use holdfast_wire::v1;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::memfd::{MFdFlags, memfd_create};
+use nix::sys::stat::{Mode, fchmod};
 use nix::unistd::{pipe2, read, write};
 use prost::Message;
 
@@ -67,7 +68,13 @@ pub(super) fn request_file(what: v1::launch_request::What) -> Result<OwnedFd> {
 impl Pipes {
     /// Makes them. Answers the session's own ends, too: input, output, error.
     pub(super) fn new() -> Result<(Self, [OwnedFd; 3])> {
-        let pipe = || pipe2(OFlag::O_CLOEXEC).map(both_noted).called("pipe2");
+        let pipe = || {
+            let ends = pipe2(OFlag::O_CLOEXEC).map(both_noted).called("pipe2")?;
+            // Programs open `/dev/stdout`, also those that run as somebody else than this process.
+            let everyone = Mode::from_bits_truncate(0o666);
+            fchmod(&ends.0, everyone).called("fchmod")?;
+            Ok::<_, Error>(ends)
+        };
         let (stdin, stdout, stderr) = (pipe()?, pipe()?, pipe()?);
         let ours = Self {
             stdin: stdin.1,
