@@ -40,6 +40,12 @@ pub fn lead(port: u16, own: Own, led: &[Prefix]) -> Result<()> {
 
 /// What is asked of the kernel, and which of the requests is answered.
 pub(crate) fn requests(port: u16, own: Own, led: &[Prefix]) -> (Batch, usize) {
+    let loopback: [Prefix; 4] = [
+        (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
+        (IpAddr::V4(own.v4), 32),
+        (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
+        (IpAddr::V6(own.v6), 128),
+    ];
     let mut batch = Batch::new();
     batch.netfilter("nftables begin", BATCH_BEGIN, 0, SUBSYSTEM);
     batch.table();
@@ -57,18 +63,16 @@ pub(crate) fn requests(port: u16, own: Own, led: &[Prefix]) -> (Batch, usize) {
         rule.has_socket_of_another();
         rule.verdict(libc::NF_ACCEPT, None);
     });
-    for prefix in led {
+    // All others are led anyway.
+    for prefix in led
+        .iter()
+        .filter(|led| loopback.iter().any(|own| overlap(*own, **led)))
+    {
         batch.nft_rule(STRAY, 0, |rule| {
             rule.to(*prefix);
             rule.lead_to(port);
         });
     }
-    let loopback: [Prefix; 4] = [
-        (IpAddr::V4(Ipv4Addr::new(127, 0, 0, 0)), 8),
-        (IpAddr::V4(own.v4), 32),
-        (IpAddr::V6(Ipv6Addr::LOCALHOST), 128),
-        (IpAddr::V6(own.v6), 128),
-    ];
     for prefix in loopback {
         batch.nft_rule(STRAY, 0, |rule| {
             rule.to(prefix);
@@ -79,6 +83,16 @@ pub(crate) fn requests(port: u16, own: Own, led: &[Prefix]) -> (Batch, usize) {
     let acknowledged = batch.last();
     batch.netfilter("nftables commit", BATCH_END, 0, SUBSYSTEM);
     (batch, acknowledged)
+}
+
+/// Whether an address is in both.
+fn overlap(one: Prefix, other: Prefix) -> bool {
+    let differing = match (one.0, other.0) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(a.to_bits() ^ b.to_bits()) << 96,
+        (IpAddr::V6(a), IpAddr::V6(b)) => a.to_bits() ^ b.to_bits(),
+        _ => return false,
+    };
+    differing.leading_zeros() >= u32::from(one.1.min(other.1))
 }
 
 /// Requests of `nf_tables`.

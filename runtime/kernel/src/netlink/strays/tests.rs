@@ -104,6 +104,34 @@ fn own_addresses_that_are_listed_are_led_where_nobody_listens() {
 }
 
 #[test]
+fn a_list_of_addresses_of_the_world_needs_no_room() {
+    let world: Vec<Prefix> = (0..=u16::MAX)
+        .map(|it| {
+            (
+                IpAddr::V4(Ipv4Addr::from_bits(0x0a00_0000 | u32::from(it))),
+                32,
+            )
+        })
+        .collect();
+    led(&world, |listener, _| reaches(listener, at("10.0.0.7", 81)));
+
+    let prefix = |address: &str, bits| (address.parse().expect("an address"), bits);
+    let loopback = prefix("127.0.0.0", 8);
+    for (other, both) in [
+        (prefix("127.3.0.0", 16), true),
+        (prefix("0.0.0.0", 0), true),
+        (prefix("96.0.0.0", 3), true),
+        (prefix("128.0.0.0", 1), false),
+        (prefix("::", 0), false),
+    ] {
+        assert_eq!(overlap(loopback, other), both, "{other:?}");
+        assert_eq!(overlap(other, loopback), both, "{other:?}");
+    }
+    assert!(overlap(prefix("::1", 128), prefix("::", 8)));
+    assert!(!overlap(prefix("::1", 128), prefix("::2", 127)));
+}
+
+#[test]
 fn whoever_listens_there_has_the_connection() {
     led(&[], |listener, world| {
         let port = 4430;
