@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::BoxFuture;
 use holdfast_actor::{Change, End, Fault, Root, Tree};
 use holdfast_wire::v1;
 
@@ -73,12 +74,15 @@ impl Keeper {
         self.root.ended().await
     }
 
-    /// Ends every process of the sandbox and delivers what they have written, for [`FINISH`] at most.
-    pub async fn finish(&self) {
-        let mut control = self.launcher.control.clone();
-        // A boundary that does not answer is ended by its owner in any case.
-        let _ = tokio::time::timeout(PATIENCE, control.clear(v1::Nothing {})).await;
-        self.desk.finish(FINISH).await;
+    /// Ends every process of the sandbox and delivers what they have written, for [`FINISH`] at most; who has the keeper may let
+    /// go of it before.
+    pub fn finish(&self) -> BoxFuture<'static, ()> {
+        let (mut control, desk) = (self.launcher.control.clone(), Arc::clone(&self.desk));
+        Box::pin(async move {
+            // A boundary that does not answer is ended by its owner in any case.
+            let _ = tokio::time::timeout(PATIENCE, control.clear(v1::Nothing {})).await;
+            desk.finish(FINISH).await;
+        })
     }
 
     /// Begins to stop when it is called, whoever has the keeper.

@@ -93,9 +93,11 @@ async fn attended(
             // One that has ended already needs no signal.
             let _ = signal_by(&boundary, libc::SIGKILL);
         };
+        let delivery = keeper.finish();
         started = Some(keeper);
         Ok(Session {
             axe: Some(Box::new(axe)),
+            delivery: Some(delivery),
             ..session.into()
         })
     };
@@ -105,10 +107,6 @@ async fn attended(
     };
     let code = foreground::attend(launching, ends, bounds, raw).await;
     if let Some(keeper) = started {
-        // Whoever was told to leave, or lost the program, does not wait for what it had to say.
-        if code.is_ok() {
-            keeper.finish().await;
-        }
         keeper.shutdown().await;
     }
     code

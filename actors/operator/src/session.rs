@@ -40,6 +40,8 @@ pub(crate) struct Session {
     pub(crate) bond: Bond,
     /// Kills what all of it stands on, where that is ours: whoever stands still inside, the kernel ends it.
     pub(crate) axe: Option<Axe>,
+    /// Delivers what it has sent elsewhere before its end, where that hangs on us; dropped, it lets go of the rest.
+    pub(crate) delivery: Option<BoxFuture<'static, ()>>,
 }
 
 /// Ends everything at once, from outside.
@@ -84,6 +86,7 @@ impl From<sessions::Session> for Session {
             }),
             bond: Bond::Own,
             axe: None,
+            delivery: None,
         }
     }
 }

@@ -1,9 +1,9 @@
 //! One session in the foreground: its input and output are ours, our signals are its, its end is our exit code.
 //!
 //! ```text
-//! Starting ──launched──> Running ──exit──> Draining ──all is written──> its exit code
-//!     │ signal    ▲         │ limit, signals      │ signals
-//!     │           │         └──> 124, 128+N       └──> its exit code, at once
+//! Starting ──launched──> Running ──exit──> Draining ──all is written──> Delivering ──all is delivered──> its exit code
+//!     │ signal    ▲         │ limit, signals     │ signals                  │ limit, signals
+//!     │           │         └──> 124, 128+N      └──────────────────────────┴──> its exit code, at once
 //!     ├─ leaving undoes the launch ──> 128+N
 //!     └─ it does not: the answer is awaited, and the signal passed on
 //! ```
@@ -26,6 +26,9 @@ use super::{Axe, Bond, Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
 use crate::threads;
 use holdfast_keeper::sessions::Control;
+use rest::Rest;
+
+mod rest;
 
 /// Our three ends.
 #[derive(Debug)]
@@ -82,16 +85,23 @@ pub(crate) async fn attend(
         running.hear(met).await;
     }
     let ending = running.wait(&mut signals, deadline).await;
-    match &ending {
+    let rest = match &ending {
         Ending::Known(_) | Ending::TimedOut => running.drain(&mut signals).await?,
-        Ending::Overdue | Ending::Left(_) => running.fell(),
-    }
+        Ending::Overdue | Ending::Left(_) => {
+            running.fell();
+            Rest::Unwanted
+        }
+    };
     if let (Some(unread), Ending::Known(exit)) = (running.unread(), &ending) {
         if matches!(exit, Exit::Code(0)) && running.passed_on.is_none() {
             return Err(unread);
         }
         // It has a failure of its own, which this one may be the reason for.
         let _told = unread.tell(false, false);
+    }
+    // Whoever was told to leave, or lost the program, does not wait for what it had to say.
+    if let (Rest::Wanted, Ending::Known(Exit::Code(_) | Exit::Signal(_))) = (rest, &ending) {
+        running.deliver(&mut signals, deadline).await;
     }
     match ending {
         Ending::Known(Exit::Code(0)) => Ok(running.passed_on.map_or(0, by_signal)),
@@ -130,6 +140,7 @@ struct Running {
     patience: Patience,
     raw: Option<Raw>,
     axe: Option<Axe>,
+    delivery: Option<BoxFuture<'static, ()>>,
     kill: Kill,
 }
 
@@ -176,6 +187,7 @@ impl Running {
             patience: Patience::of(session.bond == Bond::Guest),
             raw,
             axe: session.axe,
+            delivery: session.delivery,
             kill: Kill::Unasked,
         })
     }
@@ -211,28 +223,6 @@ impl Running {
                     late = true;
                     deadline = Some(later(GRACE));
                     self.kill().await;
-                }
-            }
-        }
-    }
-
-    /// Waits until everything is written; a signal means that nobody wants the rest, and the rest of what was killed is not waited for
-    /// long: its reader may have stopped.
-    async fn drain(&mut self, signals: &mut Signals) -> Result<(), Failure> {
-        let until = (self.kill != Kill::Unasked).then(|| later(REST));
-        loop {
-            let [output, errors] = &mut self.printers;
-            tokio::select! {
-                () = passing(until) => return Ok(()),
-                printed = async { tokio::join!(output.run(), errors.run()) } => {
-                    printed.0.map_err(|error| unwritten("stdout", error))?;
-                    return printed.1.map_err(|error| unwritten("stderr", error));
-                }
-                heard = signals.next() => {
-                    if let Heard::End(_) = heard {
-                        return Ok(());
-                    }
-                    self.hear(heard).await;
                 }
             }
         }
@@ -371,21 +361,8 @@ pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
     }
 }
 
-fn unwritten(name: &str, error: &io::Error) -> Failure {
-    match error.raw_os_error() {
-        // Where it would block a write waits: it is the thread for it that was refused.
-        Some(libc::EAGAIN) => {
-            threads::refused(&format!("start a thread that writes {name}"), error)
-        }
-        Some(_) | None => Failure::caused(Kind::OutputFailed, format!("write to {name}"), error),
-    }
-}
-
 /// How long a killed session may take to say that it has ended.
 const GRACE: Duration = Duration::from_secs(5);
-
-/// How long the output of a killed session is written.
-const REST: Duration = Duration::from_secs(1);
 
 /// How long a session that is asked to die may take before all that it stands on is killed.
 const ASKED: Duration = Duration::from_millis(500);

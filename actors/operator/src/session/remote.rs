@@ -120,6 +120,7 @@ impl Part {
             }),
             bond: manner.bond,
             axe: None,
+            delivery: None,
         };
         let part = Self {
             sandbox: sandbox.to_owned(),

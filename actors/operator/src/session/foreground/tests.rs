@@ -6,6 +6,7 @@ use bytes::Bytes;
 use holdfast_keeper::sessions::{self, Exit};
 use tokio::sync::{mpsc, oneshot};
 
+use super::rest::unwritten;
 use super::*;
 
 /// The other side of a session.
@@ -256,6 +257,37 @@ fn a_killed_session_that_does_not_answer_is_left_after_a_while() {
     assert_eq!(program.control.try_recv(), Ok(Control::Kill));
     assert_eq!(outcome.expect_err("timed out").kind(), Kind::TimedOut);
     drop(person.input);
+}
+
+/// What it has sent hangs on us: it is waited for, and let go of when its time is up.
+#[test]
+fn what_an_ended_session_has_sent_is_delivered_within_its_time_and_its_status_stays() {
+    for (delivers, limit) in [(true, None), (false, Some(Duration::from_hours(1)))] {
+        let (mut session, program) = session();
+        let (ends, _person) = ends();
+        let (delivery, delivered) = oneshot::channel::<()>();
+        session.delivery = Some(Box::pin(async move {
+            if !delivers {
+                std::future::pending::<()>().await;
+            }
+            tokio::time::sleep(Duration::from_secs(9)).await;
+            delivery.send(()).expect("is awaited");
+        }));
+        program.exit.send(Exit::Code(3)).expect("is awaited");
+        drop((program.stdout, program.stderr));
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let paused = builder.enable_all().start_paused(true).build();
+
+        let code = paused.expect("a runtime").block_on(attend(
+            async { Ok(session) },
+            ends,
+            bounds(limit),
+            None,
+        ));
+
+        assert_eq!(code.expect("has a code"), 3);
+        assert_eq!(delivered.blocking_recv().is_ok(), delivers);
+    }
 }
 
 #[test]

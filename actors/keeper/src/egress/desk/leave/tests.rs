@@ -74,6 +74,32 @@ async fn an_upstream_that_never_closes_delays_nothing() {
 }
 
 #[tokio::test]
+async fn who_lets_go_of_the_last_bytes_resets_their_connection_and_keeps_its_record() {
+    let mut world = World::new().await;
+    let mut client = world
+        .connect(OPEN, curl(), How::Blocking)
+        .await
+        .expect("allowed");
+    let (mut served, _) = world.server.accept().await.expect("dialled");
+    let more = [0; 1 << 16];
+    // Until nothing is taken any more: the upstream does not read.
+    while timeout(GRACE, client.write_all(&more)).await.is_ok() {}
+    drop(client);
+
+    let finished = timeout(GRACE, world.desk.finish(LIMIT)).await;
+    within(PROMPT, world.desk.close()).await;
+
+    finished.expect_err("there was something to wait for");
+    let fault = served.read_to_end(&mut Vec::new()).await;
+    let fault = fault.expect_err("a reset").kind();
+    assert_eq!(fault, std::io::ErrorKind::ConnectionReset);
+    assert_eq!(
+        world.records(),
+        [format!("open.test {CURL} allowed connected")]
+    );
+}
+
+#[tokio::test]
 async fn a_connection_in_the_backlog_is_accepted_and_delivered() {
     let world = World::new().await;
     // Nothing here waits, so no listener gets a turn before the end begins.
