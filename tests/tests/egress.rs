@@ -511,6 +511,27 @@ fn a_half_closed_connection_still_gets_its_answer() {
     }
 }
 
+/// RFC 6093: urgency is lost on the way, the byte is not, and nothing waits behind it.
+#[test]
+fn an_urgent_byte_arrives_in_its_place() {
+    if holdfast_tests::skip::program("python3").is_none() {
+        return;
+    }
+    let server = tcp::echo(FOUR);
+    let line = "import socket, sys\n\
+                to = socket.create_connection(('origin.test', int(sys.argv[1])))\n\
+                to.settimeout(10)\n\
+                for bytes, flags in [(b'abc', 0), (b'!', socket.MSG_OOB), (b'def', 0)]: to.send(bytes, flags)\n\
+                print(to.recv(7, socket.MSG_WAITALL).decode())\n";
+    for area in everyone() {
+        let port = server.port();
+        let done = Run::new(&area, &Policy::origin(port))
+            .command(["python3", "-c", line, &port.to_string()])
+            .finish();
+        assert_eq!(done.exited(0).text().trim(), "abc!def", "{done}");
+    }
+}
+
 /// PX-10: nothing that is said first, by either side, is lost.
 #[test]
 fn a_server_may_speak_first() {

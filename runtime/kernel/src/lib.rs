@@ -27,6 +27,7 @@ pub mod sysctl;
 pub mod terminal;
 pub mod title;
 pub mod uptime;
+pub mod urgent;
 
 #[cfg(test)]
 mod apart;

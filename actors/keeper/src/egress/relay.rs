@@ -13,12 +13,15 @@
 //! timed out; one that is half closed is reaped after a silence of [`Patience::half_closed`], because the side that still listens may be gone without a
 //! word. A vanished peer is found by TCP keepalive.
 //!
+//! An urgent byte keeps its place and loses its urgency (RFC 6093, section 6, has programs read it so): both sockets have it inline.
+//!
 //! When nobody inside is left to read, the inward direction becomes `Discarding`: carried on, its bytes would be answered by a reset that takes the
 //! outward ones with it; left unread, they would turn the final close into one. Then the relay ends with its outward direction.
 
 use super::pool::{Grade, Pool};
 use futures_util::FutureExt;
 use futures_util::future::select;
+use holdfast_kernel::urgent;
 use socket2::{SockRef, TcpKeepalive};
 use std::future::{Future, poll_fn};
 use std::io::{self, Read as _};
@@ -148,15 +151,17 @@ async fn fault(one: &ReadHalf<'_>, other: &ReadHalf<'_>) {
     select(pin!(one), pin!(other)).await;
 }
 
-/// Prepares a socket for relaying: prompt, and probed when it is silent. A listening socket hands this down to those it accepts.
+/// Prepares a socket for relaying: prompt, probed when it is silent, and with urgent bytes in their place. A listening socket hands this down to
+/// those it accepts.
 ///
-/// The options only speed up or guard: a socket that refuses one is closed already, which the first read tells.
+/// A socket that refuses an option is closed already, which the first read tells.
 pub fn prepare(socket: &SockRef<'_>, patience: Patience) {
     let keepalive = TcpKeepalive::new()
         .with_time(patience.keepalive)
         .with_interval(KEEPALIVE_INTERVAL);
     let _ = socket.set_tcp_nodelay(true);
     let _ = socket.set_tcp_keepalive(&keepalive);
+    let _ = socket.set_out_of_band_inline(true);
 }
 
 impl Pair {
@@ -387,13 +392,15 @@ impl Direction {
     }
 }
 
-/// What there is to be read; `None`: nothing yet. Less than there is room for is all there was: more is news to wait for.
+/// What there is to be read; `None`: nothing yet. Less than there is room for is all there was, and more is news to wait for, unless an urgent
+/// byte has ended the read.
 fn receive(source: &TcpStream, buffer: &mut [u8]) -> io::Result<Option<usize>> {
     let mut received = None;
     let told = source.try_io(Interest::READABLE, || {
         let read = (&*SockRef::from(source)).read(buffer)?;
         received = Some(read);
-        if (1..buffer.len()).contains(&read) {
+        let short = (1..buffer.len()).contains(&read);
+        if short && !urgent::is_next(source).unwrap_or(false) {
             return Err(io::ErrorKind::WouldBlock.into());
         }
         Ok(())

@@ -20,6 +20,7 @@ impl Bench {
     async fn new(patience: Patience) -> Bench {
         let (client, inside) = connection().await;
         let (outside, server) = connection().await;
+        prepare(&SockRef::from(&inside), patience);
         let means = Arc::new(Means {
             patience,
             ..Means::default()
@@ -351,6 +352,29 @@ async fn a_connection_that_is_closed_from_above_is_reset_on_both_sides() {
 }
 
 #[tokio::test]
+async fn an_urgent_byte_keeps_its_place_and_holds_nothing_up() {
+    for turned in [false, true] {
+        let mut bench = Bench::turned(turned).await;
+        // All of it lies there before the relay reads: nothing comes after that would wake it.
+        let urgent = SockRef::from(&bench.client);
+        for (ordinary, last) in [(b"abc", b"!"), (b"def", b"?")] {
+            urgent.send(ordinary).expect("taken");
+            urgent.send_out_of_band(last).expect("taken");
+        }
+        urgent.send(b"ghi").expect("taken");
+
+        let mut heard = [0; 11];
+        let read = bench.server.read_exact(&mut heard);
+        let read = tokio::time::timeout(Duration::from_secs(10), read).await;
+
+        read.expect("all is carried").expect("in order");
+        assert_eq!(&heard, b"abc!def?ghi");
+        let (outward, inward) = bench.carried();
+        assert_eq!(outward + inward, 11);
+    }
+}
+
+#[tokio::test]
 async fn a_listening_socket_hands_down_that_its_connections_are_prompt_and_probed() {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("bind");
     prepare(&SockRef::from(&listener), Patience::default());
@@ -362,6 +386,7 @@ async fn a_listening_socket_hands_down_that_its_connections_are_prompt_and_probe
     let socket = SockRef::from(&inside);
     assert!(inside.nodelay().expect("option"));
     assert!(socket.keepalive().expect("option"));
+    assert!(socket.out_of_band_inline().expect("option"));
     let probed = socket.tcp_keepalive_time().expect("option");
     assert_eq!(probed, Duration::from_mins(1));
 }
