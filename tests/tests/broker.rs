@@ -60,7 +60,7 @@ fn descriptors_and_credentials_pass_between_the_sandboxs_own() {
     }
 }
 
-/// SB-15: one that nobody may look into is served by rules that ask for no binary, and refused at once by all others.
+/// SB-15: one that has hidden its memory is judged like any other, where it calls by name and where it calls an address.
 #[test]
 fn a_program_that_made_itself_undumpable_is_judged_all_the_same() {
     let line = "

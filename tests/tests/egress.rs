@@ -361,6 +361,35 @@ fn the_hosts_loopback_is_out_of_reach_in_every_disguise() {
     }
 }
 
+/// RFC 6052: it is another way to write the address of IPv4.
+#[test]
+fn an_address_of_nat64_leads_to_the_address_of_ipv4_in_it() {
+    if probe().is_none() {
+        return;
+    }
+    let server = tcp::echo(FOUR);
+    let port = server.port();
+    let written = "64:ff9b::7f00:1";
+    for area in everyone() {
+        let listed = format!("{{port: {port}, allowed_ips: [127.0.0.1/32]}}");
+        let policy = Policy::offline().rule_in_full("four", &listed, &[]);
+        let done = Run::new(&area, &policy)
+            .attempt(&format!("talk {written} {port} hello"))
+            .finish();
+        assert_eq!(done.answer("head"), "hello", "{done}");
+        assert_eq!(done.records.len(), 1, "{done}");
+        assert_eq!(done.records[0].text("address"), written, "{done}");
+        assert_eq!(done.records[0].text("dialled"), FOUR, "{done}");
+
+        let before = server.accepted();
+        let denied = Run::new(&area, &Policy::origin(port))
+            .attempt(&format!("talk {written} {port} hello"))
+            .finish();
+        assert_eq!(denied.answer("connect"), "EACCES", "{denied}");
+        assert_eq!(server.accepted(), before, "{denied}");
+    }
+}
+
 #[test]
 fn a_blocking_connect_gets_the_upstreams_own_errno() {
     if probe().is_none() {

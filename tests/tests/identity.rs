@@ -4,7 +4,7 @@ use holdfast_tests::probe::probe;
 use holdfast_tests::servers::refusing::Refusing;
 use holdfast_tests::servers::{FOUR, Server, tcp};
 use holdfast_tests::skip::captures_every_port;
-use holdfast_tests::{Policy, Run, everyone};
+use holdfast_tests::{Policy, Run, everyone, skip};
 use std::path::Path;
 
 #[test]
@@ -122,6 +122,69 @@ fn an_unreadable_program_is_served_where_no_binary_is_asked_for() {
     }
 }
 
+/// It hides its memory from its like, and its file from nobody.
+#[test]
+fn a_program_that_made_itself_undumpable_is_known_by_its_binary() {
+    let Some(probe) = probe() else { return };
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let port = server.port();
+        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_for(
+            "origin",
+            ("origin.test", port),
+            &[probe],
+        );
+        for child in ["", "child "] {
+            let done = Run::new(&area, &policy)
+                .attempt(&format!("nondumpable {child}talk origin.test {port} hello"))
+                .finish();
+            assert_eq!(done.answer("head"), "hello", "{done}");
+            let binary = done.about("origin.test", port)[0].text("binary");
+            assert_eq!(binary, probe.to_str().expect("text"), "{done}");
+        }
+    }
+}
+
+/// Whoever has outlived the parent that was allowed is nobody's child any more.
+#[test]
+fn a_program_whose_allowed_parent_has_ended_is_judged_without_it() {
+    if skip::program("python3").is_none() {
+        return;
+    }
+    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+    for area in everyone() {
+        let server = tcp::greeting(FOUR, "hello");
+        let port = server.port();
+        let policy = Policy::offline().host("origin.test", &[FOUR]).rule_for(
+            "shell",
+            ("origin.test", port),
+            &[&shell],
+        );
+        let child = "import os, socket, sys\n\
+                     while sys.argv[2] == 'orphan' and os.getppid() != 1: pass\n\
+                     try: print(socket.create_connection(('origin.test', int(sys.argv[1]))).recv(5).decode())\n\
+                     except OSError as fault: print(fault.errno)\n";
+        // Its output ends with the last who has it, and so with the child.
+        let line = "import subprocess, sys\n\
+                    print(subprocess.run(['/bin/sh', '-c', *sys.argv[1:]], capture_output=True, text=True).stdout)\n";
+        for (parent, kind, heard) in [
+            ("python3 -c \"$@\" & wait", "child", "hello".to_owned()),
+            ("python3 -c \"$@\" &", "orphan", libc::EACCES.to_string()),
+        ] {
+            let words = ["python3", "-c", line, parent, "sh", child];
+            let done = Run::new(&area, &policy)
+                .command(words.into_iter().chain([port.to_string().as_str(), kind]))
+                .finish();
+            assert_eq!(done.exited(0).text().trim(), heard, "{kind}: {done}");
+            let records = done.about("origin.test", port);
+            assert_eq!(records.len(), 1, "{kind}: {done}");
+            let ancestors = records[0].0.get("ancestors").map(ToString::to_string);
+            let known = ancestors.is_some_and(|all| all.contains(shell.to_str().expect("text")));
+            assert_eq!(known, kind == "child", "{done}");
+        }
+    }
+}
+
 /// SB-15: nobody knows which port it will ask for, and it need not be known.
 #[test]
 fn an_unreadable_program_is_served_at_every_port_of_a_wildcard() {
@@ -197,7 +260,7 @@ fn unreadable(area: &holdfast_tests::Area, probe: &Path) -> Option<String> {
     std::fs::create_dir_all(&directory).expect("create a directory");
     holdfast_tests::artefacts::open_to_all(&directory);
     if !holdfast_tests::Caller::Myself.is_root() {
-        holdfast_tests::skip::skip(
+        skip::skip(
             "a 0711 program of root",
             "the tests run as an ordinary user",
         );
