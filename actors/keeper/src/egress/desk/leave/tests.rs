@@ -81,7 +81,7 @@ async fn who_lets_go_of_the_last_bytes_resets_their_connection_and_keeps_its_rec
         .await
         .expect("allowed");
     let (mut served, _) = world.server.accept().await.expect("dialled");
-    let more = [0; 1 << 16];
+    let more = vec![0; 1 << 16];
     // Until nothing is taken any more: the upstream does not read.
     while timeout(GRACE, client.write_all(&more)).await.is_ok() {}
     drop(client);
