@@ -253,6 +253,71 @@ fn an_unreadable_program_is_refused_where_a_binary_is_asked_for() {
     }
 }
 
+/// What `policy explain` says of a script and of an unreadable program is what a run then does.
+#[test]
+fn a_script_is_explained_as_its_interpreter_and_an_unreadable_program_as_nobody() {
+    let Some(probe) = probe() else { return };
+    let shell = std::fs::canonicalize("/bin/sh").expect("a shell");
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let talk = format!("talk origin.test {} hello", server.port());
+        let work = area.work();
+        let script = |name: &str, first: &str| {
+            let file = work.join(name);
+            let text = format!("#!{first}\n{} {talk}\nexit 0\n", probe.display());
+            std::fs::write(&file, text).expect("write a script");
+            holdfast_tests::artefacts::open_to_all(&file);
+            file
+        };
+        let plain = script("plain", "/bin/sh");
+        let by_env = script("by-env", "/usr/bin/env sh");
+        let mut asked = vec![
+            (plain.clone(), shell.clone(), None),
+            (plain.clone(), plain, Some("binary_not_allowed")),
+            (by_env.clone(), shell.clone(), None),
+            (by_env, "/usr/bin/env".into(), Some("binary_not_allowed")),
+        ];
+        if !area.caller().is_root()
+            && let Some(program) = unreadable(&area, probe)
+        {
+            asked.push((
+                program.clone().into(),
+                program.into(),
+                Some("identity_unobservable"),
+            ));
+        }
+        for (program, binary, reason) in asked {
+            let policy = Policy::offline()
+                .host("origin.test", &[FOUR])
+                .read_only(area.root().join("closed"))
+                .rule_for("origin", ("origin.test", server.port()), &[&binary]);
+            let file = area.file(&area.fresh("explained.yaml"), policy.text());
+            let explained = Run::plain(&area, ["policy", "explain", "-o", "json", "--policy"])
+                .option(file)
+                .option("--host=origin.test")
+                .option(format!("--port={}", server.port()))
+                .option("--binary")
+                .option(&program)
+                .finish();
+            let words = std::iter::once(program.to_str().expect("text")).chain(talk.split(' '));
+            let done = Run::new(&area, &policy).command(words).finish();
+
+            let told: serde_json::Value =
+                serde_json::from_slice(&explained.exited(0).stdout).expect("JSON");
+            assert_eq!(told["reason"].as_str(), reason, "{told}");
+            assert_eq!(told["notes"].as_array().map(Vec::len), Some(1), "{told}");
+            let served = done.answer("head") == "hello";
+            assert_eq!(told["verdict"] == "allowed", served, "{told} {done}");
+            let refused = done.records.iter().find(|it| !it.allowed());
+            assert_eq!(
+                refused.map(|it| it.text("reason")),
+                told["reason"].as_str(),
+                "{done}"
+            );
+        }
+    }
+}
+
 /// A copy of the probe that only root may read and everyone may execute. Only root can make one.
 fn unreadable(area: &holdfast_tests::Area, probe: &Path) -> Option<String> {
     use std::os::unix::fs::PermissionsExt as _;

@@ -12,8 +12,11 @@ use crate::cli;
 use crate::config::Config;
 use crate::failure::{Failure, Kind};
 use crate::output::{self, Format, harmless, harmless_lines};
+use crate::run::environment;
+use program::{Program, Surroundings};
 use source::Refused;
 
+mod program;
 pub(crate) mod remote;
 pub(crate) mod source;
 
@@ -46,15 +49,21 @@ pub(crate) fn explain(question: &cli::Explain, config: &Config) -> Result<ExitCo
         Failure::caused(Kind::Usage, message, &error)
             .hint("write a host name or an address, without a scheme and without a port")
     })?;
-    let identity = identity(question.binary.as_deref())?;
+    let path = environment::path(config);
+    let surroundings = Surroundings::of(&policy, &path, std::env::current_dir().ok());
+    let program = program(question.binary.as_deref(), &surroundings)?;
+    let identity = identity(program.as_ref());
     let explanation = policy.explain(&Request {
         destination,
         port: question.port,
         identity: &identity,
     });
     let answer = Answer {
-        notes: notes(question, &explanation),
+        notes: notes(question, &explanation, program.as_ref()),
         explanation,
+        interpreters: program
+            .map(|program| program.interpreters)
+            .unwrap_or_default(),
     };
     match question.output.output {
         Format::Text => output::text(&answer.text())?,
@@ -174,14 +183,14 @@ fn failure(checked: &[Checked]) -> Option<Failure> {
     Some(failure)
 }
 
-/// Who asks. A path leads to a file, and that is what the kernel reports.
-fn identity(binary: Option<&str>) -> Result<Identity, Failure> {
+/// The program whose path was given, if one was.
+fn program(
+    binary: Option<&str>,
+    surroundings: &Surroundings<'_>,
+) -> Result<Option<Program>, Failure> {
     match binary {
-        None => Ok(Identity::Unobservable),
-        Some(path) if path.starts_with('/') => {
-            let file = source::end_of_link(path, None);
-            Ok(Identity::of(file.as_deref().unwrap_or(path)))
-        }
+        None => Ok(None),
+        Some(path) if path.starts_with('/') => Ok(Some(Program::at(path, surroundings))),
         Some(path) => {
             let message = format!("read --binary {path}: it is not an absolute path");
             let hint = format!("write --binary \"$(command -v {path})\"");
@@ -190,19 +199,29 @@ fn identity(binary: Option<&str>) -> Result<Identity, Failure> {
     }
 }
 
+/// Who asks, as the broker sees it.
+fn identity(program: Option<&Program>) -> Identity {
+    match program {
+        Some(program) if program.is_observable => Identity::of(&program.file),
+        Some(_) | None => Identity::Unobservable,
+    }
+}
+
 #[derive(Debug, Serialize)]
 struct Answer {
     #[serde(flatten)]
     explanation: Explanation,
+    /// What is executed in the place of the script that was asked about, in that order; the last one is judged.
+    interpreters: Vec<String>,
     /// What the asker should know about the question.
-    notes: Vec<&'static str>,
+    notes: Vec<String>,
 }
 
 impl Answer {
     fn text(&self) -> String {
         let mut text = harmless_lines(&in_lines(&self.explanation).to_string());
         for note in &self.notes {
-            let _infallible = writeln!(text, "  note: {note}");
+            let _infallible = writeln!(text, "  note: {}", harmless(note));
         }
         text
     }
@@ -223,18 +242,25 @@ fn in_lines(explanation: &Explanation) -> Explanation {
     explanation
 }
 
-fn notes(question: &cli::Explain, explanation: &Explanation) -> Vec<&'static str> {
+fn notes(
+    question: &cli::Explain,
+    explanation: &Explanation,
+    program: Option<&Program>,
+) -> Vec<String> {
     let mut notes = Vec::new();
+    notes.extend(program.and_then(|program| program.note.clone()));
     let choosy = explanation
         .considered
         .iter()
         .any(|rule| !rule.binaries.is_empty());
     if question.binary.is_none() && choosy {
-        notes.push("a rule for this host names binaries: say with --binary who connects");
+        notes
+            .push("a rule for this host names binaries: say with --binary who connects".to_owned());
     }
     if question.method.is_some() || question.path.is_some() {
         notes.push(
-            "no rule of this policy looks into requests: --method and --path make no difference",
+            "no rule of this policy looks into requests: --method and --path make no difference"
+                .to_owned(),
         );
     }
     notes

@@ -37,6 +37,12 @@ pub(crate) fn given(
     Ok(variables)
 }
 
+/// The `PATH` of a program for which `--env` gives none.
+pub(crate) fn path(config: &Config) -> OsString {
+    let callers = config.variable("PATH");
+    callers.map_or_else(|| PATH.into(), OsStr::to_owned)
+}
+
 fn inherited(config: &Config, person: &Person) -> Vec<(OsString, OsString)> {
     let fallbacks = [
         ("PATH", Some(PATH.into())),
