@@ -1,13 +1,17 @@
 //! The command line: what can be written, and what is said when it is wrong.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::io::{self, IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::error::ErrorKind;
-use clap::{Args, CommandFactory as _, FromArgMatches as _, Parser, Subcommand, ValueEnum};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    ArgGroup, Args, ColorChoice, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    ValueEnum,
+};
 use clap_complete::Shell;
 use holdfast_observability as observability;
 
@@ -132,7 +136,7 @@ pub(crate) struct Run {
     #[arg(short = 't', long = "terminal")]
     pub(crate) terminal: bool,
     /// End the program and all that it started after this long: 500ms, 30s, 5m, 2h
-    #[arg(long, value_name = "D", value_parser = values::duration)]
+    #[arg(long, value_name = "D", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
     /// What happens to the program while its keeper is away; the policy's word if not given
     #[arg(long, value_name = "WHAT")]
@@ -180,18 +184,19 @@ pub(crate) enum Policy {
 }
 
 #[derive(Debug, Args)]
+#[command(group(ArgGroup::new("asked").required(true).args(["name", "policy"])))]
 pub(crate) struct Explain {
     /// The sandbox whose policy is asked
-    #[arg(value_name = "NAME", value_parser = values::name, required_unless_present = "policy")]
+    #[arg(value_name = "NAME", value_parser = values::name)]
     pub(crate) name: Option<String>,
     /// The policy to ask
-    #[arg(long, value_name = "FILE", conflicts_with = "name")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) policy: Option<PathBuf>,
     /// Name or address to connect to
     #[arg(long, value_name = "H")]
     pub(crate) host: String,
     /// Port to connect to
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
     pub(crate) port: u16,
     /// Executable that connects; without it only rules that name no binaries apply
     #[arg(long, value_name = "B")]
@@ -208,12 +213,19 @@ pub(crate) struct Explain {
 
 /// Reads the arguments, the program's own name first. `None`: they asked for help or the version, which is told.
 pub(crate) fn parse(arguments: &[OsString]) -> Result<Option<Cli>, Failure> {
+    // Whatever the environment says: what is no terminal gets no colours.
+    let colours = if io::stdout().is_terminal() {
+        ColorChoice::Auto
+    } else {
+        ColorChoice::Never
+    };
     let parsed = Cli::command()
+        .color(colours)
         .try_get_matches_from(arguments)
         .and_then(|matches| Cli::from_arg_matches(&matches));
     match parsed {
         Ok(cli) => Ok(Some(cli)),
-        Err(error) if error.use_stderr() => Err(usage(&error, arguments)),
+        Err(error) if error.use_stderr() => Err(usage(&shown(error), arguments)),
         Err(asked) => {
             let printed = output::out().and_then(|mut out| {
                 asked.print()?;
@@ -268,19 +280,64 @@ pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
 
 /// Whether a JSON document was asked for; needed where the arguments as a whole make no sense.
 pub(crate) fn wants_json(arguments: &[OsString]) -> bool {
-    let ours = || arguments.iter().take_while(|argument| *argument != "--");
-    let whole = ours().any(|argument| {
-        ["-ojson", "-o=json", "--output=json"]
-            .iter()
-            .any(|form| argument == form)
-    });
-    let split = ours()
-        .zip(ours().skip(1))
-        .any(|(flag, value)| (flag == "-o" || flag == "--output") && value == "json");
-    whole || split
+    let ours = arguments.iter().take_while(|argument| *argument != "--");
+    let ours: Vec<&[u8]> = ours.map(|argument| argument.as_bytes()).collect();
+    let following = ours.iter().skip(1).map(Some).chain([None]);
+    ours.iter().zip(following).any(|(argument, next)| {
+        let value = match argument.strip_prefix(b"--output".as_slice()) {
+            Some(rest) => Some(rest),
+            None => output_of_cluster(argument),
+        };
+        match value {
+            Some(b"") => next.is_some_and(|next| *next == b"json"),
+            Some(value) => value.strip_prefix(b"=").unwrap_or(value) == b"json",
+            None => false,
+        }
+    })
+}
+
+/// What follows the `o` of `-o`, `-qo`, `-qojson`: the flags before it take no value.
+fn output_of_cluster(argument: &[u8]) -> Option<&[u8]> {
+    let cluster = argument.strip_prefix(b"-")?;
+    let at = cluster.iter().position(|letter| *letter == b'o')?;
+    let (flags, output) = cluster.split_at(at);
+    let are_flags = flags.iter().all(|flag| FLAGS.contains(flag));
+    are_flags.then(|| &output[1..])
+}
+
+/// The letters that take no value: quiet, terminal, input, follow, help, version.
+const FLAGS: &[u8] = b"qtifhV";
+
+/// The same without the commands that nobody is to be offered.
+fn shown(mut error: clap::Error) -> clap::Error {
+    let hidden: Vec<String> = Cli::command()
+        .get_subcommands()
+        .filter(|command| command.is_hide_set())
+        .map(|command| command.get_name().to_owned())
+        .collect();
+    for kind in [
+        ContextKind::ValidSubcommand,
+        ContextKind::SuggestedSubcommand,
+    ] {
+        if let Some(ContextValue::Strings(named)) = error.get(kind) {
+            let named = named.iter().filter(|name| !hidden.contains(name)).cloned();
+            let named: Vec<String> = named.collect();
+            if named.is_empty() {
+                error.remove(kind);
+            } else {
+                error.insert(kind, ContextValue::Strings(named));
+            }
+        }
+    }
+    error
 }
 
 fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        let help = error.render().to_string();
+        return Failure::new(Kind::Usage, "a command is missing")
+            .lines(help.lines().map(str::to_owned));
+    }
     let failure = Failure::new(Kind::Usage, error.render().to_string());
     let running = arguments.get(1).map(OsString::as_os_str) == Some(OsStr::new("run"));
     let incomplete = matches!(

@@ -62,12 +62,51 @@ fn wrong_usage_is_2_and_leaves_stdout_empty() {
 }
 
 #[test]
+fn where_a_command_is_missing_its_help_stands_in_lines() {
+    for (arguments, usage) in [
+        ([].as_slice(), "Usage: holdfast [OPTIONS] <COMMAND>"),
+        (&["policy"], "Usage: holdfast policy [OPTIONS] <COMMAND>"),
+    ] {
+        let output = output(arguments);
+
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        let said = text(&output.stderr);
+        assert!(said.lines().any(|line| line == usage), "{said}");
+        assert!(
+            said.ends_with("\nholdfast: a command is missing\n"),
+            "{said}"
+        );
+        assert!(!said.contains("\\n"), "{said}");
+    }
+    for hidden in [["-q"], ["keeprr"]] {
+        let said = text(&output(&hidden).stderr);
+        assert!(said.starts_with("error:"), "{said}");
+        assert!(!said.contains("keeper"), "{said}");
+    }
+    let output = output(&["policy", "-ojson"]);
+    let document: Value = serde_json::from_slice(&output.stdout).expect("is one document");
+    assert_eq!(document["error"]["reason"], "Usage");
+}
+
+#[test]
 fn a_run_without_a_program_says_where_it_stands() {
     for arguments in [["run"].as_slice(), &["run", "ls"]] {
         let said = text(&output(arguments).stderr);
 
         assert!(said.contains("holdfast run [OPTION]… -- CMD"), "{said}");
     }
+}
+
+#[test]
+fn a_program_without_a_name_is_not_found_and_told_as_that() {
+    let output = output(&["run", "--", ""]);
+
+    assert_eq!(output.status.code(), Some(127));
+    let said = text(&output.stderr);
+    assert!(
+        said.starts_with("holdfast: find the program: its name is empty\n  hint: "),
+        "{said}"
+    );
 }
 
 #[test]
@@ -86,6 +125,8 @@ fn every_failure_with_a_document_is_one_document() {
         (&["version", "-ojson", "x"], 2),
         (&["policy", "check", "/nosuch.yaml", "-o", "json"], 125),
         (&["policy", "check", "--output=json"], 2),
+        (&["policy", "check", "/nosuch.yaml", "-qojson"], 125),
+        (&["policy", "check", "/nosuch.yaml", "-qo", "json"], 125),
         (
             &[
                 "policy",
@@ -169,6 +210,10 @@ fn nothing_but_a_terminal_gets_colours() {
         assert!(!output.stdout.contains(&0x1b), "{arguments:?}");
         assert!(!output.stderr.contains(&0x1b), "{arguments:?}");
     }
+    let mut forced = holdfast(&["--help"]);
+    let forced = forced.env("CLICOLOR_FORCE", "1").output();
+    let forced = forced.expect("holdfast starts");
+    assert!(!forced.stdout.contains(&0x1b), "{forced:?}");
 }
 
 #[test]

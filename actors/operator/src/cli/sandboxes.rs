@@ -112,7 +112,7 @@ pub(crate) struct Wait {
     #[arg(long = "for", value_name = "PHASE")]
     pub(crate) goal: Goal,
     /// Give up after this long, with code 124: 500ms, 30s, 5m, 2h
-    #[arg(long, value_name = "D", value_parser = values::duration)]
+    #[arg(long, value_name = "D", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
 }
 
@@ -147,7 +147,7 @@ pub(crate) struct Exec {
     #[arg(long, value_name = "D")]
     pub(crate) cwd: Option<PathBuf>,
     /// End the program and all that it started after this long: 500ms, 30s, 5m, 2h
-    #[arg(long, value_name = "D", value_parser = values::duration)]
+    #[arg(long, value_name = "D", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) timeout: Option<Duration>,
     /// Print the session's number and leave it running; with -i its input stays open for `attach -i`
     #[arg(long)]
@@ -194,7 +194,7 @@ pub(crate) struct Stop {
     #[arg(value_name = "NAME", value_parser = values::name)]
     pub(crate) name: String,
     /// Between TERM and KILL
-    #[arg(long, value_name = "D", default_value = "10s", value_parser = values::duration)]
+    #[arg(long, value_name = "D", default_value = "10s", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) timeout: Duration,
 }
 
@@ -217,7 +217,7 @@ pub(crate) struct Logs {
     #[arg(short = 'f', long)]
     pub(crate) follow: bool,
     /// Only what is not older: 30s, 5m, 2h
-    #[arg(long, value_name = "D", value_parser = values::duration)]
+    #[arg(long, value_name = "D", value_parser = values::duration, allow_hyphen_values = true)]
     pub(crate) since: Option<Duration>,
     /// Only what this process logged, or the verdicts; all if not given
     #[arg(long, value_name = "SOURCE", value_delimiter = ',')]

@@ -37,10 +37,22 @@ fn a_document_is_asked_for_in_every_spelling() {
         "holdfast doctor -o=json",
         "holdfast doctor --output json",
         "holdfast doctor --output=json --nosuch",
+        "holdfast doctor -qojson",
+        "holdfast doctor -qo json",
+        "holdfast doctor -qo=json",
+        "holdfast logs -fqojson qa",
     ] {
         assert!(wants_json(&arguments(line)), "{line}");
     }
-    assert!(!wants_json(&arguments("holdfast doctor -o text")));
+    for line in [
+        "holdfast doctor -o text",
+        "holdfast doctor -o",
+        "holdfast doctor -qotext json",
+        "holdfast nojson -no json",
+        "holdfast o json",
+    ] {
+        assert!(!wants_json(&arguments(line)), "{line}");
+    }
 }
 
 #[test]
@@ -85,6 +97,38 @@ fn wrong_usage_is_kind_usage() {
         let failure = parse(&arguments(line)).expect_err(line);
         assert_eq!(failure.kind(), Kind::Usage, "{line}");
     }
+}
+
+#[test]
+fn a_value_with_a_hyphen_is_judged_as_the_value() {
+    for (line, flag) in [
+        ("holdfast run --timeout -1s -- true", "--timeout <D>"),
+        ("holdfast exec qa --timeout -1s -- true", "--timeout <D>"),
+        ("holdfast stop qa --timeout -1s", "--timeout <D>"),
+        (
+            "holdfast wait qa --for ready --timeout -1s",
+            "--timeout <D>",
+        ),
+        ("holdfast logs qa --since -1s", "--since <D>"),
+        (
+            "holdfast policy explain qa --host h --port -1",
+            "--port <P>",
+        ),
+    ] {
+        let failure = parse(&arguments(line)).expect_err(line);
+        let value = line.split(' ').find(|word| word.starts_with("-1"));
+        let told = format!("invalid value '{}' for '{flag}'", value.expect("one"));
+        assert!(failure.message().contains(&told), "{}", failure.message());
+    }
+}
+
+#[test]
+fn who_asks_no_policy_is_told_of_both_ways_to_name_one() {
+    let line = "holdfast policy explain --host h --port 1";
+    let failure = parse(&arguments(line)).expect_err(line);
+
+    let told = failure.message();
+    assert!(told.contains("<NAME|--policy <FILE>>"), "{told}");
 }
 
 /// Every line of the contract, word for word.

@@ -106,6 +106,8 @@ impl<'a> Surroundings<'a> {
     pub(super) fn of(policy: &Policy, path: &'a OsStr, here: Option<PathBuf>) -> Self {
         let view = policy.filesystem().map(|files| {
             let listed = files.read_only.iter().chain(&files.read_write).cloned();
+            // The sandbox has one of its own.
+            let listed = listed.filter(|path| path != Path::new("/tmp"));
             listed
                 .chain(here.filter(|_| files.include_workdir))
                 .collect()
@@ -328,6 +330,7 @@ mod tests {
         let program = shelf.file("program", "\x7fELF");
         let standard = Policy::standard();
 
+        // The view has the system's directories and a private /tmp.
         let within = Surroundings::of(&standard, place.as_os_str(), Some(place.clone()));
         let without = Surroundings::of(&standard, place.as_os_str(), None);
 

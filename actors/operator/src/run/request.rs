@@ -52,6 +52,16 @@ impl Request {
     /// Checks the arguments against the host.
     pub(crate) fn assemble(arguments: cli::Run, config: &Config) -> Result<Self, Failure> {
         let written = policy::of_run(arguments.policy.as_deref())?;
+        if arguments
+            .command
+            .first()
+            .is_some_and(|name| name.is_empty())
+        {
+            return Err(
+                Failure::new(Kind::ProgramNotFound, "find the program: its name is empty")
+                    .hint("name it after `--`; a variable may be empty that should hold it"),
+            );
+        }
         let rootfs = arguments.rootfs.map(|path| root(&path)).transpose()?;
         let directory = directory(arguments.cwd.as_deref(), rootfs.as_deref())?;
         let callers = std::env::current_dir().ok().filter(|_| rootfs.is_none());
