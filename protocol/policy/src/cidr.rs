@@ -23,9 +23,7 @@ pub enum BadCidr {
     #[error("prefix length must be at most {0}")]
     Length(u8),
     /// `10.1.2.3/8`: is the host meant, or the network?
-    #[error(
-        "bits are set after the prefix: write `{0}` for the whole range or `{1}` for the one address"
-    )]
+    #[error("bits are set after the prefix")]
     HostBits(Cidr, IpAddr),
 }
 
@@ -180,14 +178,10 @@ mod tests {
 
     #[test]
     fn set_bits_after_the_prefix_are_refused_with_both_readings() {
-        let told = "10.1.2.3/8"
-            .parse::<Cidr>()
-            .expect_err("ambiguous")
-            .to_string();
-        assert!(
-            told.contains("`10.0.0.0/8`") && told.contains("`10.1.2.3`"),
-            "{told}"
-        );
+        let told = "10.1.2.3/8".parse::<Cidr>();
+
+        let address = cidr("10.1.2.3").base();
+        assert_eq!(told, Err(BadCidr::HostBits(cidr("10.0.0.0/8"), address)));
     }
 
     #[test]

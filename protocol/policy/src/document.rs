@@ -10,7 +10,7 @@ use crate::problem::{Complaint, Findings};
 mod place;
 mod unreadable;
 
-pub(crate) use place::{Fields, Keys, Place};
+pub(crate) use place::{Fields, Keys, Named, Place};
 
 /// A value and its place.
 #[derive(Clone, Debug)]

@@ -38,7 +38,10 @@ impl Compatibility {
 
 pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Filesystem> {
     let fields = place.fields(&KEYS, findings)?;
-    let include_workdir = fields.get("include_workdir").map(|p| p.boolean(findings));
+    let include_workdir = match fields.get("include_workdir") {
+        Some(place) => place.boolean(findings),
+        None => fields.lacks("include_workdir").then_some(false),
+    };
     let read_only = paths(&fields, "read_only", findings);
     let read_write = paths(&fields, "read_write", findings);
     for (path, at) in &read_write {
@@ -51,10 +54,11 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Filesys
             findings.add(at, Complaint::new(message, "keep it in one of them"));
         }
     }
-    let include_workdir = include_workdir.flatten().unwrap_or(false);
     let grants_nothing =
         |key| fields.lacks(key) || fields.get(key).is_some_and(|place| place.is_empty_list());
-    if !include_workdir && grants_nothing("read_only") && grants_nothing("read_write") {
+    // What is wrong has been told, and may be meant to grant something.
+    if include_workdir == Some(false) && grants_nothing("read_only") && grants_nothing("read_write")
+    {
         let fix = "list at least what programs need, such as `read_only: [/usr, /lib, /lib64, /bin, /etc]`";
         findings.add(
             place,
@@ -62,7 +66,7 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Filesys
         );
     }
     Some(Filesystem {
-        include_workdir,
+        include_workdir: include_workdir.unwrap_or(false),
         read_only: sorted(read_only),
         read_write: sorted(read_write),
     })

@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use crate::document::{Fields, Place};
+use crate::document::{Fields, Named, Place};
+use crate::expand::scalar;
 use crate::filesystem::normal;
 use crate::glob::Glob;
 use crate::host::Host;
@@ -28,13 +29,13 @@ pub(crate) fn read(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) ->
     let mut rules = Vec::new();
     let mut ports = BTreeSet::new();
     let mut exceeding = None;
-    for (key, place) in named {
-        let Some(rule) = rule(key, &place, hosts, findings) else {
+    for named in named {
+        let Some(rule) = rule(&named, hosts, findings) else {
             continue;
         };
         ports.extend(rule.endpoints.iter().flat_map(|e| e.ports.listed()));
         if ports.len() > MOST_PORTS {
-            exceeding.get_or_insert(place);
+            exceeding.get_or_insert(named.place);
         }
         rules.push(rule);
     }
@@ -50,11 +51,12 @@ pub(crate) fn read(place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) ->
     rules
 }
 
-fn rule(key: &str, place: &Place<'_>, hosts: &Hosts, findings: &mut Findings) -> Option<Rule> {
+fn rule(named: &Named<'_>, hosts: &Hosts, findings: &mut Findings) -> Option<Rule> {
+    let key = named.name;
     if let Err(complaint) = label(key) {
-        findings.add(place, complaint);
+        named.complain(complaint, findings);
     }
-    let fields = place.fields(&RULE, findings)?;
+    let fields = named.place.fields(&RULE, findings)?;
     let name = fields.get("name").and_then(|place| {
         let text = place.text("a name", findings)?;
         label(text)
@@ -296,6 +298,11 @@ fn binaries(fields: &Fields<'_>, findings: &mut Findings) -> Option<Vec<Glob>> {
     }
     let mut globs = Vec::new();
     for place in places {
+        if let Some(text) = place.as_text() {
+            let fix = format!("write `{{path: {}}}`", scalar(text));
+            let _: Option<()> = place.mistyped("a binary (a mapping)", &fix, findings);
+            continue;
+        }
         let Some(fields) = place.fields(&BINARY, findings) else {
             continue;
         };

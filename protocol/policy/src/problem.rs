@@ -92,7 +92,7 @@ impl Findings {
             column: mark.column,
             path: printable(path),
             message: printable(&message),
-            suggestion: suggestion.as_deref().map(printable),
+            suggestion: Some(printable(&suggestion)),
         });
     }
 
@@ -124,7 +124,7 @@ impl Findings {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Complaint {
     message: String,
-    suggestion: Option<String>,
+    suggestion: String,
 }
 
 impl Complaint {
@@ -132,15 +132,7 @@ impl Complaint {
     pub(crate) fn new(message: impl Into<String>, suggestion: impl Into<String>) -> Self {
         Self {
             message: message.into(),
-            suggestion: Some(suggestion.into()),
-        }
-    }
-
-    /// A complaint whose message says it all, or whose suggestion may be missing.
-    pub(crate) fn plain(message: impl Into<String>, suggestion: Option<String>) -> Self {
-        Self {
-            message: message.into(),
-            suggestion,
+            suggestion: suggestion.into(),
         }
     }
 }

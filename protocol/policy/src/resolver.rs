@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use crate::address::{Class, canonical};
 use crate::document::{Keys, Place};
 use crate::host::{complain, literal};
-use crate::name::Name;
+use crate::name::{Fault, Name};
 use crate::problem::{Complaint, Findings};
 
 /// Names with their addresses in canonical form.
@@ -15,27 +15,49 @@ pub(crate) type Hosts = BTreeMap<Name, Vec<IpAddr>>;
 pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Hosts> {
     let field = place.fields(&KEYS, findings)?.get("hosts")?;
     let mut hosts = Hosts::new();
-    for (key, place) in field.named("`hosts`", findings)? {
-        let name = match key.parse::<Name>() {
+    for named in field.named("`hosts`", findings)? {
+        let key = named.name;
+        let name = match name(key) {
             Ok(name) => name,
-            Err(bad) => {
-                findings.add(&place, complain(key, &bad));
+            Err(complaint) => {
+                named.complain(complaint, findings);
                 continue;
             }
         };
         if name.is_localhost() {
             let message = format!("{key:?} is the sandbox's own loopback: this never takes effect");
-            findings.add(&place, Complaint::new(message, "choose another name"));
+            named.complain(Complaint::new(message, "choose another name"), findings);
         }
-        let addresses = addresses(&place, findings);
+        let addresses = addresses(&named.place, findings);
         if hosts.insert(name, addresses).is_some() {
-            findings.add(
-                &place,
-                Complaint::new(format!("{key:?} is in the list twice"), "keep one of them"),
-            );
+            let message = format!("{key:?} is in the list twice");
+            named.complain(Complaint::new(message, "keep one of them"), findings);
         }
     }
     Some(hosts)
+}
+
+/// A key is a name: what it stands for is its value.
+fn name(key: &str) -> Result<Name, Complaint> {
+    if let Some(address) = literal(key) {
+        let message = format!("{key:?} is an address, and a key of `hosts` is a name");
+        let fix = format!("write the name first: `name.test: [\"{address}\"]`");
+        return Err(Complaint::new(message, fix));
+    }
+    key.parse::<Name>().map_err(|bad| match bad.fault {
+        Fault::Numeric => {
+            let message = format!("{key:?} ends in a number, and a key of `hosts` is a name");
+            Complaint::new(message, "write a name that no program takes for an address")
+        }
+        Fault::Empty
+        | Fault::EmptyLabel
+        | Fault::LongLabel
+        | Fault::Long
+        | Fault::NotAscii
+        | Fault::Nul
+        | Fault::Escape
+        | Fault::Character => complain(key, &bad),
+    })
 }
 
 fn addresses(place: &Place<'_>, findings: &mut Findings) -> Vec<IpAddr> {

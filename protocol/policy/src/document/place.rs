@@ -1,6 +1,6 @@
 //! Walks a document by name and type, and notes what is not as expected with its path.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Key, Mark, Node, Value};
 use crate::problem::{Complaint, Findings, nearest};
@@ -19,6 +19,14 @@ pub(crate) struct Keys {
     pub(crate) known: &'static [&'static str],
     /// Keys that `OpenShell` has and this version has not, with the reason.
     pub(crate) refused: &'static [(&'static str, &'static str)],
+}
+
+/// A value under a name that the author chose.
+pub(crate) struct Named<'d> {
+    pub(crate) name: &'d str,
+    /// The place of the name.
+    mark: Mark,
+    pub(crate) place: Place<'d>,
 }
 
 /// A mapping whose keys have been checked.
@@ -73,19 +81,22 @@ impl<'d> Place<'d> {
         })
     }
 
-    /// The mapping here, whose keys are names that the author chose.
-    pub(crate) fn named(
-        &self,
-        what: &str,
-        findings: &mut Findings,
-    ) -> Option<Vec<(&'d str, Place<'d>)>> {
+    /// The mapping here, whose keys are names that the author chose: those that have a value, each at its first place. The others
+    /// have been noted.
+    pub(crate) fn named(&self, what: &str, findings: &mut Findings) -> Option<Vec<Named<'d>>> {
         let entries = self.entries(what, findings)?;
-        Some(
-            entries
-                .iter()
-                .map(|(key, node)| (key.name.as_str(), self.child(&key.name, node)))
-                .collect(),
-        )
+        let mut seen = HashSet::new();
+        let mut named = Vec::new();
+        for (key, node) in entries {
+            if seen.insert(&key.name) && !matches!(node.value, Value::Null) {
+                named.push(Named {
+                    name: &key.name,
+                    mark: key.mark,
+                    place: self.child(&key.name, node),
+                });
+            }
+        }
+        Some(named)
     }
 
     pub(crate) fn list(&self, what: &str, findings: &mut Findings) -> Option<Vec<Place<'d>>> {
@@ -237,6 +248,13 @@ impl<'d> Place<'d> {
         } else {
             format!("{}.{shown}", self.path)
         }
+    }
+}
+
+impl Named<'_> {
+    /// Notes a problem with the name.
+    pub(crate) fn complain(&self, complaint: Complaint, findings: &mut Findings) {
+        findings.add_at(self.mark, self.place.path(), complaint);
     }
 }
 

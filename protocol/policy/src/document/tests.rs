@@ -378,3 +378,86 @@ fn whatever_is_refused_in_a_value_is_told_with_what_helps() {
         assert!(said.contains(fix), "{told}");
     }
 }
+
+/// A wrong name is told where the name stands, and what it is.
+#[test]
+fn a_wrong_key_of_hosts_is_told_at_its_place_and_as_a_name() {
+    let hosts =
+        |line: &str| format!("version: 1\nresolver:\n  hosts:\n    {line}\n      - 127.0.0.1\n");
+    for (line, words) in [
+        ("a..test:", "did you mean `a.test`?"),
+        (
+            "10.0.0.1:",
+            "is an address, and a key of `hosts` is a name; write the name first: `name.test: [\"10.0.0.1\"]`",
+        ),
+        (
+            "\"fd00::1\":",
+            "is an address, and a key of `hosts` is a name",
+        ),
+        (
+            "\"127.1\":",
+            "ends in a number, and a key of `hosts` is a name",
+        ),
+        ("localhost:", "the sandbox's own loopback"),
+    ] {
+        let told = told(&hosts(line));
+        assert!(
+            told.starts_with("policy.yaml:4:5: resolver.hosts."),
+            "{told}"
+        );
+        assert!(told.contains(words), "{told}");
+        assert!(!told.contains("four decimal"), "{told}");
+    }
+    let twice =
+        told("version: 1\nresolver:\n  hosts:\n    a.test: [127.0.0.1]\n    A.test: [127.0.0.1]\n");
+    assert!(twice.starts_with("policy.yaml:5:5: "), "{twice}");
+}
+
+#[test]
+fn one_fault_is_one_problem() {
+    for (text, words) in [
+        ("network_policies: {r: }", "`r` has no value"),
+        ("resolver: {hosts: {a.test: }}", "`a.test` has no value"),
+        (
+            "resolver: {hosts: {a.test: [127.0.0.1], a.test: [127.0.0.1]}}",
+            "key `a.test` is given twice",
+        ),
+        (
+            "filesystem_policy: {include_workdir: yes}",
+            "expected `true` or `false`",
+        ),
+        ("filesystem_policy: {include_workdir: }", "has no value"),
+        (
+            "filesystem_policy: {include_workdir: false}",
+            "no path is granted",
+        ),
+        (
+            "network_policies: {r: {endpoints: [{host: a.test}], binaries: [/bin/x]}}",
+            "expected a binary (a mapping), found text; write `{path: /bin/x}`",
+        ),
+        (
+            "network_policies: {r: {endpoints: [{host: a.test, allowed_ips: [10.1.2.3/8]}]}}",
+            "bits are set after the prefix; write `10.0.0.0/8` for the whole range or `10.1.2.3` for the one address",
+        ),
+    ] {
+        let told = told(&format!("version: 1\n{text}\n"));
+        assert!(told.contains(words), "{told}");
+    }
+}
+
+/// As `docs/policy.md` has it.
+#[test]
+fn an_anchor_has_ten_aliases_for_each_anchor_from_a_hundred_on() {
+    let aliases = |anchors: usize, aliases: usize| {
+        let anchors: Vec<String> = (0..anchors).map(|n| format!("&a{n} /d{n}")).collect();
+        let aliases = vec!["*a0"; aliases].join(", ");
+        let list = format!("[{}, {aliases}]", anchors.join(", "));
+        Policy::parse(
+            "p",
+            &format!("version: 1\nfilesystem_policy: {{read_only: {list}}}\n"),
+        )
+    };
+
+    assert!(aliases(1, 99).is_ok() && aliases(10, 100).is_ok());
+    assert!(aliases(1, 100).is_err() && aliases(10, 101).is_err());
+}

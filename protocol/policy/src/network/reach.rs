@@ -44,8 +44,9 @@ fn range(text: &str) -> Result<Cidr, Complaint> {
         let fix = match bad {
             BadCidr::Malformed => "write `10.1.2.3` or `10.0.0.0/8`".to_owned(),
             BadCidr::Length(most) => format!("write a length from 0 to {most} after the `/`"),
-            // It says both itself.
-            BadCidr::HostBits(..) => return Complaint::plain(format!("{text:?}: {bad}"), None),
+            BadCidr::HostBits(range, address) => {
+                format!("write `{range}` for the whole range or `{address}` for the one address")
+            }
         };
         Complaint::new(format!("{text:?}: {bad}"), fix)
     })?;
