@@ -394,6 +394,43 @@ fn a_result_that_nobody_can_be_told_is_no_success() {
     }
 }
 
+#[test]
+fn a_program_that_cannot_be_executed_is_told_with_what_helps() {
+    for area in everyone() {
+        let work = area.work();
+        let program = |name: &str, text: &str| {
+            let file = area.file(&work.join(name), text);
+            fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).expect("chmod");
+            file
+        };
+        program("bare", "echo started\n");
+        program("empty", "");
+        program("lost", "#!/nosuch/sh\necho started\n");
+        std::os::unix::fs::symlink("loop", work.join("loop")).expect("a link");
+        let long = format!("./{}", "x".repeat(300));
+        for (name, code, hint) in [
+            ("./bare", 126, "a script begins with its interpreter"),
+            ("./empty", 126, "a script begins with its interpreter"),
+            ("./lost", 126, "what its first line (`#!`)"),
+            ("./loop", 126, "lead in a circle"),
+            (
+                "./bare/x",
+                126,
+                "a part of it before the last `/` is a file",
+            ),
+            (long.as_str(), 126, "255 bytes at most"),
+            ("./nosuch", 127, "it has to be in the sandbox's view"),
+            ("", 127, "name it after `--`"),
+        ] {
+            let done = Run::plain(&area, ["run"]).command([name]).finish();
+            nothing_started(done.exited(code));
+            let told = done.stderr.split_once("\n  hint: ");
+            let told = told.map(|(_, told)| told).unwrap_or_default();
+            assert!(told.contains(hint), "{name}: {done}");
+        }
+    }
+}
+
 /// A listed path and a policy that are there, but not for this user.
 #[test]
 fn what_may_not_be_reached_is_told_from_what_is_not_there() {

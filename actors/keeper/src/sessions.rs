@@ -15,6 +15,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use self::lack::Lack;
 use crate::link::{Client, DIED, Dialler, Standing, State};
 
+mod advice;
 pub(crate) mod attend;
 pub(crate) mod book;
 pub(crate) mod errand;
@@ -103,6 +104,18 @@ impl NotStarted {
     pub fn remedy(&self) -> Option<&'static str> {
         match self {
             Self::Program { errno, .. } => Lack::of(*errno).map(|lack| lack.remedy),
+            Self::Link(_) => None,
+        }
+    }
+
+    /// What to do about a program that was not found or cannot be executed.
+    pub fn advice(&self) -> Option<&'static str> {
+        match self {
+            Self::Program {
+                step,
+                errno,
+                message,
+            } => advice::advice(step, *errno, message),
             Self::Link(_) => None,
         }
     }

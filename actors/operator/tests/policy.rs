@@ -137,10 +137,32 @@ fn the_hash_is_about_the_meaning_and_not_about_the_spelling() {
 #[test]
 fn what_cannot_be_read_is_named_and_is_125() {
     let desk = Desk::new();
+    desk.file("file", "");
+    let place = desk.0.path();
+    std::os::unix::fs::symlink("loop", place.join("loop")).expect("links");
+    let _socket = std::os::unix::net::UnixListener::bind(place.join("socket")).expect("binds");
+    let long = "x".repeat(300);
 
     for (file, reason, remedy) in [
         ("nosuch.yaml", "No such file or directory", "check the path"),
         (".", "Is a directory", "name a file in it"),
+        (
+            "file/x",
+            "Not a directory",
+            "a part of it before the last `/`",
+        ),
+        ("loop", "Too many levels of symbolic links", "in a circle"),
+        (
+            "socket",
+            "No such device or address",
+            "name a file that holds",
+        ),
+        (&long, "File name too long", "255 bytes at most"),
+        (
+            "/proc/self/mem",
+            "Input/output error",
+            "name a file that holds",
+        ),
     ] {
         for arguments in [
             ["policy", "check", file].as_slice(),

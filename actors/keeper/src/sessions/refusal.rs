@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::error::Error as _;
 
+use super::advice::advice;
 use super::book::BOUNDARY_LOST;
 use super::lack::{DESCRIPTORS, Lack};
 use super::withdrawal::ANSWER;
@@ -39,7 +40,9 @@ pub(crate) fn not_started(program: &[u8], refused: &v1::NotStarted) -> Status {
         ("errno".to_owned(), refused.errno.to_string()),
     ]);
     details.extend(short.into_iter().flat_map(problem::particulars));
-    details.extend(lack.map(|lack| ("hint".to_owned(), lack.remedy.to_owned())));
+    let hint = lack.map(|lack| lack.remedy);
+    let hint = hint.or_else(|| advice(&refused.step, refused.errno, &refused.message));
+    details.extend(hint.map(|hint| ("hint".to_owned(), hint.to_owned())));
     let problem = v1::Problem {
         reason: reason.to_owned(),
         details,

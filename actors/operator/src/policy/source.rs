@@ -131,15 +131,22 @@ fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 fn unreadable(path: &Path, error: &io::Error) -> Failure {
     let message = format!("read policy {}", path.display());
     let failure = Failure::caused(Kind::Unreadable, message, error);
-    let kind = error.kind();
-    if kind == io::ErrorKind::NotFound {
-        failure.hint("check the path; a relative one starts where you are")
-    } else if kind == io::ErrorKind::PermissionDenied {
-        failure.hint("make it readable for you, or run as its owner")
-    } else if kind == io::ErrorKind::IsADirectory {
-        failure.hint("name a file in it")
-    } else {
-        failure
+    let hint = match error.raw_os_error() {
+        Some(libc::ENOENT) => "check the path; a relative one starts where you are",
+        Some(libc::EACCES | libc::EPERM) => "make it readable for you, or run as its owner",
+        Some(libc::EISDIR) => "name a file in it",
+        Some(libc::ENOTDIR) => "check the path: a part of it before the last `/` is a file",
+        Some(libc::ELOOP) => "check the path: links lead in a circle",
+        Some(libc::ENAMETOOLONG) => {
+            "check the path: a part of it has 255 bytes at most, the whole 4095"
+        }
+        // A socket, a device, what `/proc` shows of a process.
+        Some(_) | None => "name a file that holds a policy",
+    };
+    // What was short has its own.
+    match failure.advice() {
+        Some(_) => failure,
+        None => failure.hint(hint),
     }
 }
 

@@ -94,15 +94,8 @@ fn unstarted(name: &str, why: &NotStarted) -> Failure {
     };
     let (kind, hint) = match (step.as_str(), *errno) {
         (_, _) if let remedy @ Some(_) = why.remedy() => (Kind::Internal, remedy),
-        ("find" | "execute", libc::ENOENT) => (
-            Kind::ProgramNotFound,
-            Some("it has to be in the sandbox's view (filesystem_policy) and on its PATH"),
-        ),
-        ("find" | "execute", libc::EACCES) => (
-            Kind::ProgramNotExecutable,
-            Some("it must be executable for this user, and its path in the view"),
-        ),
-        ("find" | "execute", _) => (Kind::ProgramNotExecutable, None),
+        ("find" | "execute", libc::ENOENT) => (Kind::ProgramNotFound, why.advice()),
+        ("find" | "execute", _) => (Kind::ProgramNotExecutable, why.advice()),
         // Its message names the directory, and it is none of the program's.
         (DIRECTORY, _) => {
             let failure = Failure::new(Kind::Internal, format!("{step}: {message}"));
@@ -124,17 +117,35 @@ const DIRECTORY: &str = "enter its directory";
 mod tests {
     use super::*;
 
+    fn refused(errno: i32) -> NotStarted {
+        NotStarted::Program {
+            step: "execute".to_owned(),
+            errno,
+            message: "execve: no".to_owned(),
+        }
+    }
+
+    #[test]
+    fn each_way_in_which_a_program_cannot_be_executed_has_its_hint() {
+        for errno in [
+            libc::ENOENT,
+            libc::EACCES,
+            libc::ENOEXEC,
+            libc::ELOOP,
+            libc::ENOTDIR,
+            libc::ENAMETOOLONG,
+            libc::E2BIG,
+            libc::ETXTBSY,
+        ] {
+            let failure = unstarted("prog", &refused(errno));
+            assert!(failure.advice().is_some(), "{failure:?}");
+        }
+    }
+
     /// EX-23: nobody is sent to look for what is wrong with a program that finds no room.
     #[test]
     fn want_is_neither_a_missing_program_nor_one_that_cannot_run() {
-        let told = |errno| {
-            let why = NotStarted::Program {
-                step: "execute".to_owned(),
-                errno,
-                message: "execve: no".to_owned(),
-            };
-            unstarted("prog", &why)
-        };
+        let told = |errno| unstarted("prog", &refused(errno));
 
         assert_eq!(told(libc::EACCES).kind().exit(), 126);
         assert_eq!(told(libc::ENOENT).kind().exit(), 127);
