@@ -238,6 +238,18 @@ fn completions_are_scripts_that_know_our_commands() {
             script.contains("holdfast") && script.contains("doctor"),
             "{shell}"
         );
+        for known in ["quiet", "on-link-loss", "explain", "help", "version"] {
+            assert!(script.contains(known), "{shell}: {known}");
+        }
+        for hidden in [
+            "own-session",
+            "keeper:",
+            "__keeper",
+            "'keeper'",
+            "\"keeper\"",
+        ] {
+            assert!(!script.contains(hidden), "{shell}: {hidden}");
+        }
     }
 }
 
