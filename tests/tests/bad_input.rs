@@ -322,6 +322,19 @@ fn doctor_names_each_feature_and_its_json_is_one_document() {
 }
 
 #[test]
+fn doctor_says_that_it_runs_in_a_sandbox_of_ours() {
+    for area in everyone() {
+        let program = holdfast_tests::artefacts::holdfast();
+        let policy = Policy::offline().read_only(program);
+        let words = [program.to_str().expect("text"), "doctor"];
+        let done = Run::new(&area, &policy).command(words).finish();
+        let text = done.exited(125).text();
+        assert!(text.contains("a sandbox of Holdfast"), "{done}");
+        assert!(!text.contains("sysctl"), "{done}");
+    }
+}
+
+#[test]
 fn a_reader_that_leaves_is_no_fault() {
     let Some(bash) = skip::program("bash") else {
         return;
@@ -379,14 +392,18 @@ fn no_escape_reaches_a_pipe() {
 fn a_result_that_nobody_can_be_told_is_no_success() {
     for area in everyone() {
         let file = area.file(&area.fresh("good.yaml"), GOOD);
-        let runs = [
-            Run::plain(&area, ["version"]),
-            Run::plain(&area, ["--help"]),
-            Run::plain(&area, ["completions", "bash"]),
-            Run::plain(&area, ["policy", "check"]).option(file),
-        ];
-        for run in runs {
-            let line = "exec \"$@\" 1</dev/null";
+        let runs = || {
+            [
+                Run::plain(&area, ["version"]),
+                Run::plain(&area, ["--help"]),
+                Run::plain(&area, ["completions", "bash"]),
+                Run::plain(&area, ["doctor", "-o", "json"]),
+                Run::plain(&area, ["policy", "check"]).option(&file),
+            ]
+        };
+        let read_only = runs().map(|run| (run, "exec \"$@\" 1</dev/null"));
+        let closed = runs().map(|run| (run, "exec \"$@\" >&-"));
+        for (run, line) in read_only.into_iter().chain(closed) {
             let done = run.under(["sh", "-c", line, "sh"]).finish();
             let told = "holdfast: write to stdout: Bad file descriptor";
             assert!(done.exited(125).stderr.starts_with(told), "{done}");

@@ -5,6 +5,7 @@ use std::os::fd::AsFd as _;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use holdfast_kernel::outset;
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -63,11 +64,11 @@ pub(crate) fn written(result: &[u8]) -> Result<(), Failure> {
         .map_err(|error| Failure::output(&error))
 }
 
-/// Our stdout. One that is not open for writing is an error here: the standard library takes everything for it, and drops it.
+/// Our stdout. One that is not open for writing, or was closed when we began, is an error here: the standard library takes everything for it, and drops it.
 pub(crate) fn out() -> io::Result<StdoutLock<'static>> {
     let out = io::stdout().lock();
     let mode = fcntl(&out, FcntlArg::F_GETFL)? & libc::O_ACCMODE;
-    if mode == libc::O_RDONLY {
+    if mode == libc::O_RDONLY || !outset::had_stdout() {
         return Err(Errno::EBADF.into());
     }
     Ok(out)

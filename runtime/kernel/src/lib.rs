@@ -18,6 +18,7 @@ pub mod memory;
 pub mod mount;
 pub mod netlink;
 pub mod notify;
+pub mod outset;
 pub mod privilege;
 pub mod probe;
 pub mod ready;

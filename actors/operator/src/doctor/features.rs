@@ -141,6 +141,9 @@ pub(super) fn advice(feature: Feature, outcome: Outcome, host: &Host) -> String 
     if let Some(remedy) = shortage::of_files(errno as i32) {
         return remedy;
     }
+    if host.is_sandbox() {
+        return SANDBOX.into();
+    }
     match feature {
         Feature::UserNamespace => user_namespace(errno, host),
         Feature::MountCalls if errno == Errno::ENOSYS => system_call("5.12", host),
@@ -238,6 +241,8 @@ fn system_call(version: &str, host: &Host) -> String {
         newer(version)
     }
 }
+
+const SANDBOX: &str = "this looks like a sandbox of Holdfast, whose filter refuses it: start another one outside of it";
 
 const APPARMOR: &str = "sysctl -w kernel.apparmor_restrict_unprivileged_userns=0, or install an \
      AppArmor profile for holdfast with the line `userns,`";

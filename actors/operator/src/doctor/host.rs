@@ -4,6 +4,8 @@ use std::fs;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use holdfast_boundary::fence::NAMESERVER;
+
 /// Settings that decide what a kernel that could do something does.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Host {
@@ -29,6 +31,12 @@ impl Host {
     /// Reads all of it.
     pub(super) fn read() -> Self {
         Self::under(Path::new("/"))
+    }
+
+    /// Whether this is a sandbox of ours, as far as it can be seen from within: it has a filter, and its only resolver is ours.
+    pub(super) fn is_sandbox(&self) -> bool {
+        let ours: Option<IpAddr> = NAMESERVER.parse().ok();
+        self.filtered && ours.is_some_and(|ours| self.resolvers == [ours])
     }
 
     fn under(root: &Path) -> Self {

@@ -85,6 +85,25 @@ fn the_setting_that_forbids_user_namespaces_is_named() {
 }
 
 #[test]
+fn in_a_sandbox_of_ours_nobody_is_sent_to_settings_of_the_host() {
+    let advice =
+        |host: &Host| features::advice(Feature::UserNamespace, Outcome::Fails(Errno::EPERM), host);
+    let within = Host {
+        max_user_namespaces: Some(0),
+        filtered: true,
+        resolvers: vec![[198, 18, 0, 1].into()],
+        ..Host::default()
+    };
+    let container = Host {
+        resolvers: vec![[10, 0, 0, 1].into()],
+        ..within.clone()
+    };
+
+    assert!(advice(&within).contains("a sandbox of Holdfast"));
+    assert!(advice(&container).contains("user.max_user_namespaces"));
+}
+
+#[test]
 fn every_missing_feature_has_a_remedy_and_every_present_one_has_none() {
     let findings = Findings::take();
 
