@@ -306,8 +306,8 @@ fn a_script_is_explained_as_its_interpreter_and_an_unreadable_program_as_nobody(
                 serde_json::from_slice(&explained.exited(0).stdout).expect("JSON");
             assert_eq!(told["reason"].as_str(), reason, "{told}");
             assert_eq!(told["notes"].as_array().map(Vec::len), Some(1), "{told}");
-            let served = done.answer("head") == "hello";
-            assert_eq!(told["verdict"] == "allowed", served, "{told} {done}");
+            let talked = done.answer("head") == "hello";
+            assert_eq!(told["verdict"] == "allowed", talked, "{told} {done}");
             let refused = done.records.iter().find(|it| !it.allowed());
             assert_eq!(
                 refused.map(|it| it.text("reason")),

@@ -262,7 +262,9 @@ pub(crate) fn dispatch(cli: Cli, config: &Config) -> Result<ExitCode, Failure> {
         Command::Logs(arguments) => sandbox::logs::logs(&arguments, config),
         Command::Tree(arguments) => sandbox::tree::tree(&arguments, config),
         Command::Policy { command } => match command {
-            Policy::Check { files, output } => policy::check(&files, output.output),
+            Policy::Check { files, output } => {
+                policy::check(&files, output.output, config, cli.quiet)
+            }
             Policy::Get(arguments) => policy::remote::get(&arguments, config),
             Policy::Set(arguments) => policy::remote::set(&arguments, config, cli.quiet),
             Policy::Diff(arguments) => policy::remote::diff(&arguments, config),

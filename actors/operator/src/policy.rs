@@ -1,6 +1,8 @@
 //! `holdfast policy check` and `holdfast policy explain`.
 
+use std::ffi::OsStr;
 use std::fmt::Write as _;
+use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -21,8 +23,22 @@ pub(crate) mod remote;
 pub(crate) mod source;
 
 /// Reports every problem of each file, or what it means in full.
-pub(crate) fn check(files: &[PathBuf], format: Format) -> Result<ExitCode, Failure> {
-    let checked: Vec<Checked> = files.iter().map(|file| Checked::of(file)).collect();
+pub(crate) fn check(
+    files: &[PathBuf],
+    format: Format,
+    config: &Config,
+    quiet: bool,
+) -> Result<ExitCode, Failure> {
+    let path = environment::path(config);
+    let checked: Vec<Checked> = files.iter().map(|file| Checked::of(file, &path)).collect();
+    for warning in checked
+        .iter()
+        .flat_map(Checked::warnings)
+        .filter(|_| !quiet)
+    {
+        // When stderr is gone, the document says the same.
+        let _unheard = writeln!(io::stderr(), "holdfast: warning: {}", harmless(&warning));
+    }
     let failure = failure(&checked);
     match (format, &failure) {
         // One document only: the failure's, which tells of the good files as well.
@@ -81,6 +97,8 @@ enum Checked {
         valid: bool,
         hash: String,
         expanded: String,
+        /// What is well written, and means less on this host than it seems to.
+        warnings: Vec<String>,
     },
     Invalid {
         file: String,
@@ -98,7 +116,7 @@ enum Checked {
 }
 
 impl Checked {
-    fn of(path: &Path) -> Self {
+    fn of(path: &Path, programs: &OsStr) -> Self {
         let file = path.display().to_string();
         match source::read(path) {
             Ok(policy) => Self::Valid {
@@ -106,6 +124,7 @@ impl Checked {
                 valid: true,
                 hash: policy.hash(),
                 expanded: policy.expanded(),
+                warnings: scripts(&policy, programs),
             },
             Err(Refused::Invalid(invalid)) => Self::Invalid {
                 file,
@@ -135,6 +154,16 @@ impl Checked {
         }
     }
 
+    fn warnings(&self) -> Vec<String> {
+        match self {
+            Self::Valid { file, warnings, .. } => {
+                let told = |warning| format!("{file}: {warning}");
+                warnings.iter().map(told).collect()
+            }
+            Self::Invalid { .. } | Self::Unreadable { .. } => Vec::new(),
+        }
+    }
+
     fn kind(&self) -> Option<Kind> {
         match self {
             Self::Valid { .. } => None,
@@ -142,6 +171,23 @@ impl Checked {
             Self::Unreadable { kind, .. } => Some(*kind),
         }
     }
+}
+
+/// The scripts of this host that rules name as programs.
+fn scripts(policy: &Policy, path: &OsStr) -> Vec<String> {
+    let surroundings = Surroundings::of(policy, path, std::env::current_dir().ok());
+    let named = policy.rules().iter().flat_map(|rule| {
+        let binaries = rule.binaries.iter().flatten();
+        binaries.filter_map(move |binary| Some((&rule.key, binary.literal()?)))
+    });
+    let scripts = named.filter_map(|(key, path)| {
+        let program = Program::at(path, &surroundings);
+        let interpreter = program.interpreters.last()?;
+        Some(format!(
+            "rule `{key}` names {path}, which is a script here and never matches: what connects is its interpreter, {interpreter}"
+        ))
+    });
+    scripts.collect()
 }
 
 /// For each good file a line, and under it the policy with every default written out.

@@ -346,3 +346,25 @@ fn a_binary_is_judged_by_the_file_that_its_path_leads_to() {
 
     assert_eq!(document(&output)["verdict"], "allowed");
 }
+
+#[test]
+fn a_rule_for_a_script_of_this_host_is_warned_of() {
+    let desk = Desk::new();
+    let script = desk.file("script", "#!/bin/sh\n");
+    let script = script.to_str().expect("is text");
+    desk.file("p.yaml", &GOOD.replace("/bin/sh", script));
+    desk.file("good.yaml", GOOD);
+
+    let told = desk.holdfast(&["policy", "check", "p.yaml"]);
+    let document = document(&desk.holdfast(&["policy", "check", "p.yaml", "-qojson"]));
+    let good = desk.holdfast(&["policy", "check", "good.yaml"]);
+
+    assert_eq!(told.status.code(), Some(0));
+    let said = text(&told.stderr);
+    let warning =
+        format!("holdfast: warning: p.yaml: rule `origin` names {script}, which is a script");
+    assert!(said.starts_with(&warning), "{said}");
+    let warnings = document["files"][0]["warnings"].as_array();
+    assert_eq!(warnings.map(Vec::len), Some(1), "{document}");
+    assert_eq!(text(&good.stderr), "");
+}

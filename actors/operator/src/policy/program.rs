@@ -6,6 +6,7 @@
 //! ```
 
 use std::ffi::OsStr;
+use std::fmt::Write as _;
 use std::fs::{self, OpenOptions};
 use std::io::Read as _;
 use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
@@ -86,7 +87,7 @@ impl Program {
         };
         let mut told = format!("{path} is a script: what connects is its interpreter, {last}");
         if !before.is_empty() {
-            told += &format!(", by way of {}", before.join(", "));
+            let _infallible = write!(told, ", by way of {}", before.join(", "));
         }
         if !Path::new(last).exists() {
             told += ", which is not there";
