@@ -336,9 +336,8 @@ fn shown(mut error: clap::Error) -> clap::Error {
 
 fn usage(error: &clap::Error, arguments: &[OsString]) -> Failure {
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        let help = error.render().to_string();
-        return Failure::new(Kind::Usage, "a command is missing")
-            .lines(help.lines().map(str::to_owned));
+        let message = format!("error: a command is missing\n\n{}", error.render());
+        return Failure::new(Kind::Usage, message);
     }
     let failure = Failure::new(Kind::Usage, error.render().to_string());
     let running = arguments.get(1).map(OsString::as_os_str) == Some(OsStr::new("run"));

@@ -29,8 +29,9 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Hosts> 
             named.complain(Complaint::new(message, "choose another name"), findings);
         }
         let addresses = addresses(&named.place, findings);
+        let compared = name.to_string();
         if hosts.insert(name, addresses).is_some() {
-            let message = format!("{key:?} is in the list twice");
+            let message = format!("{key:?} is `{compared}`, which is in the list already");
             named.complain(Complaint::new(message, "keep one of them"), findings);
         }
     }
