@@ -31,7 +31,7 @@ pub(crate) fn read(place: &Place<'_>, findings: &mut Findings) -> Option<Hosts> 
         let addresses = addresses(&named.place, findings);
         let compared = name.to_string();
         if hosts.insert(name, addresses).is_some() {
-            let message = format!("{key:?} is `{compared}`, which is in the list already");
+            let message = format!("{key:?} is in the list twice: it is the name `{compared}`");
             named.complain(Complaint::new(message, "keep one of them"), findings);
         }
     }

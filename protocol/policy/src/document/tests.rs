@@ -412,7 +412,7 @@ fn a_wrong_key_of_hosts_is_told_at_its_place_and_as_a_name() {
         told("version: 1\nresolver:\n  hosts:\n    a.test: [127.0.0.1]\n    A.test: [127.0.0.1]\n");
     assert!(twice.starts_with("policy.yaml:5:5: "), "{twice}");
     assert!(
-        twice.contains("\"A.test\" is `a.test`, which is in the list already"),
+        twice.contains("\"A.test\" is in the list twice: it is the name `a.test`"),
         "{twice}"
     );
 }
