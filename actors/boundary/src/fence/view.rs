@@ -104,7 +104,7 @@ impl View {
             self.planted.push(link);
             return;
         }
-        if real.starts_with("/dev") && !real.starts_with("/dev/shm") {
+        if is_device(&real) {
             self.devices.insert(real, access);
         } else if real == Path::new("/") {
             self.show_everything(access);
@@ -145,8 +145,7 @@ impl View {
         let source = self.source(&real);
         let access = self.covering(&real).map(|(_, access)| access);
         // What a file is put into is the view's alone, and the kernel's or a device's nowhere.
-        if real.starts_with("/proc") || (real.starts_with("/dev") && !real.starts_with("/dev/shm"))
-        {
+        if is_own(&real) || is_device(&real) {
             let path = path.to_owned();
             return Err(Unfit::Own { path, real });
         }
@@ -353,6 +352,11 @@ fn components(path: &Path) -> Vec<PathBuf> {
         .filter(|component| matches!(component, Component::Normal(_) | Component::ParentDir))
         .map(|component| PathBuf::from(component.as_os_str()))
         .collect()
+}
+
+/// Whether `path` is where devices are.
+fn is_device(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm")
 }
 
 /// Whether `path` is the sandbox's own, whatever the host has there.

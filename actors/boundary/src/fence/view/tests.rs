@@ -66,6 +66,8 @@ fn the_resolver_is_configured_in_nothing_that_is_there() {
         ("kernels", "/proc/sys/kernel/hostname"),
         ("device", "../dev/null"),
         ("own", "/dev/x"),
+        ("own-directory", "/tmp"),
+        ("own-memory", "/dev/shm"),
     ] {
         assert!(matches!(refused(name, target), Some(Unfit::Own { .. })));
     }
