@@ -88,6 +88,26 @@ static int bench_brokered(char **a) {
     return 0;
 }
 
+// bench-accept IP: says its port, then accepts, reads to the end and closes, one at a time: the least that a server does.
+static int bench_accept(char **a) {
+    struct place at = place(a[0], "0");
+    int s = stream_socket(&at);
+    if (bind(s, (void *)&at.address, at.length) || listen(s, SOMAXCONN) || getsockname(s, (void *)&at.address, &at.length))
+        die("listen");
+    // The port stands at the same place in both families' addresses.
+    printf("%d\n", ntohs(((struct sockaddr_in *)&at.address)->sin_port));
+    fflush(stdout);
+    for (;;) {
+        char buffer[4096];
+        int near = accept(s, 0, 0);
+        if (near < 0)
+            die("accept");
+        while (read(near, buffer, sizeof buffer) > 0)
+            ;
+        close(near);
+    }
+}
+
 // bench-bulk IP PORT CONNECTIONS SECONDS: reads from a server that never stops; gigabytes a second.
 static int bench_bulk(char **a) {
     struct place to = place(a[0], a[1]);
@@ -212,5 +232,6 @@ static int wait_for_input(char **a) {
 const struct command bench_commands[] = {
     {"bench-connect", 3, bench_connect},   {"bench-brokered", 3, bench_brokered}, {"bench-bulk", 4, bench_bulk},
     {"bench-requests", 4, bench_requests}, {"bench-files", 2, bench_files},       {"bench-forks", 1, bench_forks},
-    {"nop", 0, nop},                       {"wait", 0, wait_for_input},           {0},
+    {"bench-accept", 1, bench_accept},     {"nop", 0, nop},                       {"wait", 0, wait_for_input},
+    {0},
 };

@@ -5,7 +5,7 @@ use holdfast_tests::servers::{FOUR, Server};
 use holdfast_tests::stat::Stat;
 use holdfast_tests::{Area, Policy, Run, Running, leaks};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
 use tokio::net::TcpStream;
 
@@ -42,22 +42,31 @@ pub(crate) fn inside(area: &Area, policy: &Policy, words: &str) -> Figures {
     figures(answers(&done.stdout))
 }
 
-/// The least that any proxy must do, in a process of its own as any proxy is: accept, dial, copy. Buffers of the size that is
-/// best here.
-pub(crate) struct BareRelay {
+/// A server in a process of its own, which says its port before it serves, and ends with this.
+pub(crate) struct Aside {
     process: Child,
     port: u16,
 }
 
-impl BareRelay {
-    /// Starts one that leads to a port of loopback.
-    pub(crate) fn start(to: u16) -> Self {
-        let mut process = Command::new(std::env::current_exe().expect("know our own path"))
-            .args([BARE_RELAY, &to.to_string()])
-            .stdin(Stdio::piped())
+impl Aside {
+    /// The least that any proxy must do, to a port of loopback: accept, dial, copy. Buffers of the size that is best here.
+    pub(crate) fn bare_relay(to: u16) -> Self {
+        let program = std::env::current_exe().expect("know our own path");
+        Self::start(Command::new(program).args([BARE_RELAY, &to.to_string()]))
+    }
+
+    /// The least that any server must do: accept, read to the end, close. What it takes of the processor is missing to nobody.
+    pub(crate) fn least_server() -> Self {
+        let program = probe().expect("main asked for it");
+        Self::start(Command::new(program).args(["bench-accept", FOUR]))
+    }
+
+    fn start(command: &mut Command) -> Self {
+        let mut process = command
+            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
-            .expect("start the bare relay");
+            .expect("start a server");
         let mut line = String::new();
         BufReader::new(process.stdout.take().expect("its output"))
             .read_line(&mut line)
@@ -71,16 +80,15 @@ impl BareRelay {
     }
 }
 
-impl Drop for BareRelay {
+impl Drop for Aside {
     fn drop(&mut self) {
-        // With its input it ends.
-        drop(self.process.stdin.take());
+        self.process.kill().expect("end the server");
         drop(self.process.wait());
     }
 }
 
-/// The process of a [`BareRelay`]: serves until its input ends.
-pub(crate) fn bare_relay(to: u16) {
+/// The process of a bare relay: serves until it is killed.
+pub(crate) fn bare_relay(to: u16) -> ! {
     let server = Server::start(FOUR, move |mut near| async move {
         if let Ok(mut far) = TcpStream::connect((FOUR, to)).await {
             drop(far.set_nodelay(true));
@@ -89,7 +97,9 @@ pub(crate) fn bare_relay(to: u16) {
         }
     });
     writeln!(std::io::stdout(), "{}", server.port()).expect("say the port");
-    drop(std::io::stdin().read(&mut [0]));
+    loop {
+        std::thread::park();
+    }
 }
 
 /// The word that makes this program a bare relay.

@@ -1,7 +1,7 @@
 //! What is measured.
 
 use crate::place::{
-    BareRelay, Figures, chain, figures, inside, ours, outside, processor, proportional,
+    Aside, Figures, chain, figures, inside, ours, outside, processor, proportional,
 };
 use crate::table::{Table, middle};
 use holdfast_tests::servers::{FOUR, tcp};
@@ -103,7 +103,7 @@ pub(crate) fn connect(table: &mut Table) {
     if !table.wants("connect") {
         return;
     }
-    let (area, server) = (area(), tcp::echo(FOUR));
+    let (area, server) = (area(), Aside::least_server());
     let port = server.port();
     let policy = Policy::origin(port);
     let [native, least, through] = by_turns([
@@ -128,7 +128,7 @@ pub(crate) fn requests(table: &mut Table) {
         return;
     }
     let (area, server) = (area(), tcp::echo(FOUR));
-    let relay = BareRelay::start(server.port());
+    let relay = Aside::bare_relay(server.port());
     let words = |host: &str, port: u16| format!("bench-requests {host} {port} 16 {SECONDS}");
     let policy = Policy::origin(server.port());
     let [native, bare, through] = by_turns([
@@ -160,7 +160,7 @@ pub(crate) fn bulk(table: &mut Table) {
         return;
     }
     let (area, server) = (area(), tcp::source(FOUR));
-    let relay = BareRelay::start(server.port());
+    let relay = Aside::bare_relay(server.port());
     let policy = Policy::origin(server.port());
     for connections in [1, 64] {
         let words =
