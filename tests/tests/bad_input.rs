@@ -387,7 +387,6 @@ fn no_escape_reaches_a_pipe() {
     }
 }
 
-/// CL-10: what a terminal obeys stands in no line of ours, whoever's word it was; ordinary letters stand as they are.
 #[test]
 fn a_result_that_nobody_can_be_told_is_no_success() {
     for area in everyone() {
@@ -493,6 +492,7 @@ fn what_may_not_be_reached_is_told_from_what_is_not_there() {
     }
 }
 
+/// CL-10: what a terminal obeys stands in no line of ours, whoever's word it was; ordinary letters stand as they are.
 #[test]
 fn control_characters_of_others_are_written_out_in_results_for_people() {
     for area in everyone() {

@@ -316,7 +316,7 @@ fn only_harmless_devices_are_there() {
             .finish();
         assert!(!done.text().contains("bad"), "{done}");
         for device in [
-            "null", "zero", "full", "random", "urandom", "shm", "pts", "ptmx", "tty",
+            "null", "zero", "full", "random", "urandom", "shm", "mqueue", "pts", "ptmx", "tty",
         ] {
             assert!(
                 done.text().lines().any(|line| line == device),

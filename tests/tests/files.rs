@@ -236,6 +236,38 @@ fn tmp_and_shm_are_private() {
 }
 
 #[test]
+fn message_queues_work_and_are_private() {
+    let Some(python) = skip::program("python3") else {
+        return;
+    };
+    for area in everyone() {
+        let policy = Policy::offline().read_only(&python);
+        let done = Run::new(&area, &policy)
+            .command([python.as_os_str(), "-c".as_ref(), QUEUES.as_ref()])
+            .finish();
+        assert_eq!(done.exited(0).text(), "word\n['one']\n", "{done}");
+        let again = Run::new(&area, &policy).shell("ls /dev/mqueue").finish();
+        assert_eq!(again.exited(0).text(), "", "{again}");
+    }
+}
+
+/// Makes a queue, sends a word through it, and lists what queues there are.
+const QUEUES: &str = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def done(answer):
+    if answer < 0:
+        raise OSError(ctypes.get_errno(), "mq")
+    return answer
+queue = done(libc.mq_open(b"/one", os.O_RDWR | os.O_CREAT, 0o600, None))
+done(libc.mq_send(queue, b"word", 4, 0))
+room = ctypes.create_string_buffer(8192)
+length = done(libc.mq_receive(queue, room, 8192, None))
+print(room.raw[:length].decode())
+print(os.listdir("/dev/mqueue"))
+"#;
+
+#[test]
 fn what_is_listed_below_dev_shm_is_the_hosts() {
     for area in everyone() {
         let place = tempfile::Builder::new()

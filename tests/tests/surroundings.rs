@@ -111,13 +111,24 @@ fn closed_standard_descriptors_are_not_mistaken_for_others() {
             .finish();
         done.exited(3);
         assert_eq!((&*done.text(), &*done.stderr), ("out\n", "err\n"), "{done}");
-        let line = "exec \"$@\" >&- 2>&-";
-        let done = Run::new(&area, &Policy::offline())
-            .under(["sh", "-c", line, "sh"])
-            .shell("echo out; exit 3")
-            .finish();
-        assert_eq!(done.text(), "", "{done}");
-        assert!(done.code().is_some_and(|code| code != 0), "{done}");
+        for (line, program, code, told) in [
+            ("exec \"$@\" >&-", "exit 3", 3, ""),
+            ("exec \"$@\" 2>&-", "echo err >&2; exit 3", 3, ""),
+            (
+                "exec \"$@\" >&-",
+                "echo out; exit 3",
+                125,
+                "holdfast: write to stdout: Bad file descriptor",
+            ),
+        ] {
+            let done = Run::new(&area, &Policy::offline())
+                .under(["sh", "-c", line, "sh"])
+                .shell(program)
+                .finish();
+            done.exited(code);
+            assert!(done.stderr.starts_with(told), "{done}");
+            assert_eq!(done.text(), "", "{done}");
+        }
     }
 }
 

@@ -80,6 +80,7 @@ pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
         ("/dev", Grant::Read),
         ("/dev/pts", Grant::Write),
         ("/dev/shm", Grant::Write),
+        ("/dev/mqueue", Grant::Write),
         ("/tmp", Grant::Write),
     ];
     let own = own
@@ -112,7 +113,7 @@ pub(crate) fn rules(fence: &Fence) -> Result<Option<Rules>, Broken> {
 /// What a sandbox has of its own: `/proc`, `/dev`, `/tmp`.
 fn own_directories(view: &View) -> Result<(), Broken> {
     let plain = MsFlags::MS_NOSUID | MsFlags::MS_NODEV;
-    for directory in ["proc", "dev", "dev/pts", "dev/shm", "tmp"] {
+    for directory in ["proc", "dev", "dev/pts", "dev/shm", "dev/mqueue", "tmp"] {
         fs::create_dir(directory).map_err(|error| Broken::io("make", directory, &error))?;
     }
     mounted("proc", Path::new("proc"), plain | MsFlags::MS_NOEXEC, "")?;
@@ -132,6 +133,12 @@ fn own_directories(view: &View) -> Result<(), Broken> {
     )?;
     mounted("tmpfs", Path::new("dev/shm"), plain, "mode=1777")?;
     mounted("tmpfs", Path::new("tmp"), plain, "mode=1777")?;
+    // Message queues are files of this, whether it is mounted or not: only what is mounted can stand in a Landlock rule.
+    match mount_new("mqueue", Path::new("dev/mqueue"), quiet | plain, "") {
+        // A kernel without message queues.
+        Err(error) if error.errno() == libc::ENODEV => {}
+        mounted => mounted.map_err(|error| Broken::new("mount on", "dev/mqueue", &error))?,
+    }
     for (link, target) in DEVICE_LINKS {
         symlink(target, link).map_err(|error| Broken::io("link", link, &error))?;
     }

@@ -377,8 +377,8 @@ fn is_own(path: &Path) -> bool {
 pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tty"];
 
 /// Names in `/dev` that are directories or links of the sandbox's own.
-const OWN_DEVICES: [&str; 8] = [
-    "shm", "pts", "ptmx", "fd", "stdin", "stdout", "stderr", "console",
+const OWN_DEVICES: [&str; 9] = [
+    "shm", "mqueue", "pts", "ptmx", "fd", "stdin", "stdout", "stderr", "console",
 ];
 
 /// Top-level names that a sandbox has of its own.

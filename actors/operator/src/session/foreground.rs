@@ -9,6 +9,7 @@
 //! ```
 
 use std::convert::Infallible;
+use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::fd::{AsFd as _, OwnedFd};
@@ -26,6 +27,7 @@ use super::{Axe, Bond, Exit, Session};
 use crate::failure::{Failure, Kind, by_signal};
 use crate::threads;
 use holdfast_keeper::sessions::Control;
+use holdfast_kernel::outset;
 use rest::Rest;
 
 mod rest;
@@ -46,9 +48,19 @@ impl Ends {
     pub(crate) fn standard() -> io::Result<Self> {
         Ok(Self {
             input: io::stdin().as_fd().try_clone_to_owned()?,
-            output: Sink::File(io::stdout().as_fd().try_clone_to_owned()?),
+            output: Sink::File(output()?),
             errors: Sink::File(io::stderr().as_fd().try_clone_to_owned()?),
         })
+    }
+}
+
+/// A duplicate of our stdout. What was closed when we began takes nothing, as it would from the program itself; the standard
+/// library has opened in its place what takes everything.
+fn output() -> io::Result<OwnedFd> {
+    if outset::had_stdout() {
+        io::stdout().as_fd().try_clone_to_owned()
+    } else {
+        File::open("/dev/null").map(OwnedFd::from)
     }
 }
 
