@@ -3,7 +3,7 @@
 use holdfast_tests::artefacts::holdfast;
 use holdfast_tests::daemon::{Gateway, refused, request, said};
 use holdfast_tests::limit::descriptors;
-use holdfast_tests::wait::{LONG, holds_within, until};
+use holdfast_tests::wait::{LONG, holds_within, now, until};
 use holdfast_tests::{Area, Caller, Finished, Run, everyone};
 use holdfast_wire::{problem, v1};
 use std::fs;
@@ -50,6 +50,17 @@ fn a_second_gateway_on_one_state_or_runtime_directory_hears_the_pid_of_the_first
         }
         assert_eq!(gateway.stop(), Some(0));
         assert!(!area.runtime().join("gateway.pid").exists());
+    }
+}
+
+/// Half of the time that calls under way would have.
+#[test]
+fn a_gateway_with_nothing_under_way_ends_at_once() {
+    for area in everyone() {
+        let gateway = Gateway::start(&area, &[]);
+        let told = now();
+        assert_eq!(gateway.stop(), Some(0));
+        assert!(told.elapsed() < Duration::from_secs(1), "it waited");
     }
 }
 

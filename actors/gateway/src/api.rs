@@ -53,8 +53,12 @@ impl Actor for Api {
     async fn start(me: &Me<Message>, arguments: Arguments) -> Result<Self::State, Fault> {
         let closing = watch::Sender::new(false);
         let shortage = arguments.host.shortage.clone();
+        let mut over = closing.subscribe();
         me.spawn(async move {
-            shortage.look_out().await;
+            tokio::select! {
+                () = shortage.look_out() => {}
+                _ = over.wait_for(|closing| *closing) => {}
+            }
             Ok(())
         });
         for (door, tls) in arguments.doors {

@@ -196,7 +196,7 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "H")]
     pub(crate) host: String,
     /// Port to connect to
-    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u16).range(1..), allow_negative_numbers = true)]
+    #[arg(long, value_name = "P", value_parser = values::port, allow_negative_numbers = true)]
     pub(crate) port: u16,
     /// Executable that connects; without it only rules that name no binaries apply
     #[arg(long, value_name = "B")]

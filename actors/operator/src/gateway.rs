@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "unix:PATH|tcp:ADDR")]
     listen: Vec<Listen>,
     /// Serve /healthz, /readyz, /metrics and a status page here: 127.0.0.1:8080
-    #[arg(long, value_name = "ADDR")]
+    #[arg(long, value_name = "ADDR", value_parser = socket)]
     http: Option<SocketAddr>,
     /// Let --http be an address that others can reach; it asks nobody who they are
     #[arg(long, requires = "http")]
@@ -71,6 +71,13 @@ pub(crate) struct Arguments {
 enum Listen {
     Unix(PathBuf),
     Tcp(SocketAddr),
+}
+
+/// An address and a port.
+fn socket(text: &str) -> Result<SocketAddr, String> {
+    text.parse().map_err(|_malformed| {
+        "expected an address and a port: 127.0.0.1:8080, [::1]:8080".to_owned()
+    })
 }
 
 impl FromStr for Listen {
@@ -284,6 +291,11 @@ mod tests {
         );
         for text in ["unix:b", "tcp:localhost:1", "tcp:1.2.3.4", "/a/b", "http:x"] {
             assert!(text.parse::<Listen>().is_err(), "{text} was taken");
+        }
+        assert_eq!(socket("[::1]:80"), Ok("[::1]:80".parse().expect("one")));
+        for text in ["localhost:80", "127.0.0.1", "80", "x"] {
+            let told = socket(text).expect_err("is none");
+            assert!(told.starts_with("expected an address and a port"), "{told}");
         }
     }
 }

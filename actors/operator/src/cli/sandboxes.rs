@@ -168,7 +168,7 @@ pub(crate) struct Attach {
     #[arg(value_name = "SESSION", value_parser = values::session)]
     pub(crate) session: u64,
     /// The first byte of its output that is wanted
-    #[arg(long, value_name = "OFFSET", default_value_t = 0)]
+    #[arg(long, value_name = "OFFSET", default_value_t = 0, value_parser = values::offset, allow_negative_numbers = true)]
     pub(crate) from: u64,
     /// Pass our input on, though it is no terminal
     #[arg(short = 'i', long = "interactive")]

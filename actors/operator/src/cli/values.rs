@@ -18,6 +18,20 @@ pub(super) fn session(text: &str) -> Result<u64, String> {
     })
 }
 
+/// A port to connect to.
+pub(super) fn port(text: &str) -> Result<u16, String> {
+    match text.parse() {
+        Ok(0) | Err(_) => Err("a port is a number from 1 to 65535".into()),
+        Ok(port) => Ok(port),
+    }
+}
+
+/// A place in a session's output.
+pub(super) fn offset(text: &str) -> Result<u64, String> {
+    text.parse()
+        .map_err(|_malformed| "an offset is a number of bytes, from 0 on".to_owned())
+}
+
 /// A decision's id.
 pub(super) fn decision(text: &str) -> Result<String, String> {
     let parsed: Result<Decision, _> = text.parse();
@@ -119,6 +133,20 @@ mod tests {
         assert_eq!(error("99999999999999999999s"), "too long");
         for text in ["", "s", "-1s", "1.5s", "é"] {
             assert!(error(text).starts_with("expected a whole number") || text == "1.5s");
+        }
+    }
+
+    #[test]
+    fn ports_and_offsets_say_what_they_are() {
+        assert_eq!(port("65535"), Ok(65535));
+        for text in ["0", "65536", "-1", "x", ""] {
+            let told = port(text).expect_err("is none");
+            assert_eq!(told, "a port is a number from 1 to 65535");
+        }
+        assert_eq!(offset("0"), Ok(0));
+        for text in ["-1", "x", ""] {
+            let told = offset(text).expect_err("is none");
+            assert_eq!(told, "an offset is a number of bytes, from 0 on");
         }
     }
 
