@@ -18,6 +18,7 @@ use holdfast_policy::{Cidr, Compatibility, OnLinkLoss, Policy};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::{Gid, Uid};
 
+use crate::sweeper::Sweeper;
 use view::{Access, BARRED, MISSING, View};
 
 /// What the fence is made of.
@@ -68,7 +69,7 @@ pub struct Exceeding {
 }
 
 /// What a sandbox does without on this host, as it is told to whoever starts it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lack {
     /// A limit of the policy is above the one here.
     #[error("{0}: that holds")]
@@ -83,6 +84,16 @@ pub enum Lack {
         "this host's Landlock is version {0}, which does not scope signals and abstract sockets: the namespaces alone keep them apart; Linux 6.12 has the version that does"
     )]
     Scopes(i32),
+    /// There is no place for the resolver's configuration in a directory that the sandbox may write to.
+    #[error(
+        "the sandbox has no /etc/resolv.conf, since its root has none and none can be made for it in {} ({told}): make room, or put an empty {} there", .path.parent().unwrap_or(.path).display(), .path.file_name().unwrap_or_default().display()
+    )]
+    Resolver {
+        /// Where it would be, in the sandbox's root.
+        path: PathBuf,
+        /// The call that failed, and why.
+        told: String,
+    },
 }
 
 /// The host as the caller of `run` sees it.
@@ -234,6 +245,21 @@ impl Host {
 }
 
 impl Fence {
+    /// Makes the place that a file of the view's own has to be mounted on, if one has to be made or shared. Where that
+    /// cannot be done the sandbox does without the file.
+    pub(crate) fn make_place(&mut self) -> Option<Sweeper> {
+        let path = self.view.placeholder.take()?;
+        match Sweeper::start(&self.view.source(&path)) {
+            Ok(sweeper) => sweeper,
+            Err(error) => {
+                self.view.covers.remove(&path);
+                let told = error.told();
+                self.lacking.push(Lack::Resolver { path, told });
+                None
+            }
+        }
+    }
+
     /// The same, listening on `port` from the start whatever the policy names.
     #[must_use]
     pub fn listening_on(mut self, port: u16) -> Self {

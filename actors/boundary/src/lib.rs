@@ -16,6 +16,7 @@ mod line;
 mod link;
 mod log;
 mod loss;
+mod placeholder;
 mod pulse;
 mod reading;
 mod serve;
@@ -24,6 +25,7 @@ mod sessions;
 mod settle;
 mod silence;
 mod stock;
+mod sweeper;
 mod tree;
 
 use std::fs::File;
@@ -47,6 +49,7 @@ use prost::Message;
 pub use settle::settle;
 
 use fence::{Broken, Fence};
+use sweeper::Sweeper;
 
 /// A boundary that has been forked. One of [`start`] ends with this value, and with it everything inside; a lasting one
 /// goes on.
@@ -54,6 +57,8 @@ use fence::{Broken, Fence};
 pub struct Boundary {
     child: Child,
     lasting: bool,
+    /// Dropped after the boundary of [`start`] is gone: then it has swept.
+    sweeper: Option<Sweeper>,
 }
 
 /// What a boundary needs to outlive its keeper.
@@ -91,24 +96,24 @@ pub(crate) struct Lasts {
 }
 
 /// Forks the boundary into namespaces of its own; it builds its fence and speaks over the socket. It ends with this
-/// process.
+/// process. What this host does not give now is noted in what the fence lacks.
 ///
 /// # Panics
 ///
 /// When this process has more than one thread.
-pub fn start(fence: &Fence) -> Result<(Boundary, Socket), Broken> {
+pub fn start(fence: &mut Fence) -> Result<(Boundary, Socket), Broken> {
     begin(fence, Life::Tied)
 }
 
-/// Forks a boundary that outlives this process. The launch token is the one that the first keeper attaches with, over the
-/// socket that is answered here.
+/// Forks a boundary that outlives this process, otherwise as [`start`]. The launch token is the one that the first keeper
+/// attaches with, over the socket that is answered here.
 ///
 /// The launcher and its children are copies of this process: the token must not have been in its memory before.
 ///
 /// # Panics
 ///
 /// When this process has more than one thread.
-pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socket), Broken> {
+pub fn start_lasting(fence: &mut Fence, lasting: Lasting) -> Result<(Boundary, Socket), Broken> {
     let door = Door::bind(&lasting.door)
         .map_err(|error| Broken::new("bind the boundary's socket", &lasting.door, &error))?;
     begin(
@@ -123,8 +128,10 @@ pub fn start_lasting(fence: &Fence, lasting: Lasting) -> Result<(Boundary, Socke
     )
 }
 
-fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
+fn begin(fence: &mut Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
     room_for(fence.ports.len() + usize::from(fence.every_port))?;
+    // Before the boundary: whenever this process is killed, somebody is there who knows of the file.
+    let sweeper = fence.make_place();
     let broken = |step| move |error| Broken::new(step, "", &error);
     let (ours, theirs) = handoff::pair().map_err(broken("make the handoff socket"))?;
     let namespaces = CloneFlags::CLONE_NEWUSER
@@ -141,9 +148,19 @@ fn begin(fence: &Fence, life: Life) -> Result<(Boundary, Socket), Broken> {
         Forked::Parent(child) => {
             drop(theirs);
             let lasting = matches!(life, Life::Lasting(_));
-            let boundary = Boundary { child, lasting };
-            let begun = map_ids(boundary.child.pid)
-                .map_err(broken("map the ids of the user namespace"))
+            let mut boundary = Boundary {
+                child,
+                lasting,
+                sweeper,
+            };
+            let pidfd = boundary.pidfd();
+            let sweeper = boundary.sweeper.as_mut();
+            let begun = sweeper
+                .map_or(Ok(()), |sweeper| sweeper.watch(&pidfd))
+                .map_err(broken("have the boundary watched"))
+                .and_then(|()| {
+                    map_ids(boundary.child.pid).map_err(broken("map the ids of the user namespace"))
+                })
                 .and_then(|()| match &life {
                     Life::Tied => Ok(()),
                     Life::Lasting(lasts) => {

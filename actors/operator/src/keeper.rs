@@ -175,7 +175,7 @@ fn fork(
     sandbox: &Sandbox,
 ) -> Result<(boundary::Boundary, Approach, Vec<boundary::fence::Lack>), Failure> {
     let rootfs = sandbox.rootfs.as_deref();
-    let fence = Ground {
+    let mut fence = Ground {
         policy: &sandbox.policy,
         root: rootfs.unwrap_or(Path::new("/")),
         directory: &sandbox.directory,
@@ -203,7 +203,7 @@ fn fork(
         older: older_log(&older(&path)).map_err(internal("open boundary.log.1"))?,
         grace: boundary::GRACE,
     };
-    let (boundary, approach) = ground::approach(boundary::start_lasting(&fence, lasting))?;
+    let (boundary, approach) = ground::approach(boundary::start_lasting(&mut fence, lasting))?;
     Ok((boundary, approach, fence.lacking))
 }
 

@@ -36,12 +36,12 @@ pub(crate) fn run(arguments: cli::Run, config: &Config, quiet: bool) -> Result<E
     let format = arguments.log_format;
     threads::affordable()?;
     let request = Request::assemble(arguments, config)?;
-    let fence = sandbox::plan(&request)?;
+    let mut fence = sandbox::plan(&request)?;
     // The workload has the caller's limit, which the plan holds; what serves it may need more.
     let descriptors = descriptors::raise()
         .map_err(|error| Failure::caused(Kind::Internal, "raise the descriptor limit", &error))?
         .limit;
-    let (boundary, approach) = sandbox::start(&fence)?;
+    let (boundary, approach) = sandbox::start(&mut fence)?;
     // From here on there may be threads.
     let journal = Journal::start(level, format);
     if request.has_policy {

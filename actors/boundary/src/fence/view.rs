@@ -18,6 +18,7 @@ use std::path::{Component, Path, PathBuf};
 use holdfast_policy::Name;
 
 use super::names::{self, Unfit};
+use crate::placeholder;
 pub use addition::Addition;
 
 /// What a sandbox may do with a path and all below it.
@@ -44,6 +45,9 @@ pub struct View {
     pub covers: BTreeMap<PathBuf, String>,
     /// A file of the view's own in a directory of the root that has no such file. The directory is an entry to be read.
     pub addition: Option<Addition>,
+    /// The one of `covers` whose place in the root has to be made before it can be covered, or shared with other sandboxes
+    /// that have made it.
+    pub placeholder: Option<PathBuf>,
     /// Listed paths that are not there.
     pub missing: Vec<PathBuf>,
     /// Listed paths that this user may not reach.
@@ -159,7 +163,13 @@ impl View {
         match access {
             // A mount needs something to be mounted on: in a bound directory only a file that is there.
             Some(access) if !source.exists() => self.add(&real, access, text),
-            Some(_) | None => drop(self.covers.insert(real, text)),
+            Some(_) | None => {
+                let found = source.metadata();
+                if access.is_some() && found.is_ok_and(|found| placeholder::is_one(&found)) {
+                    self.placeholder = Some(real.clone());
+                }
+                self.covers.insert(real, text);
+            }
         }
         Ok(())
     }

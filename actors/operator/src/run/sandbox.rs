@@ -30,7 +30,7 @@ pub(crate) fn plan(request: &Request) -> Result<Fence, Failure> {
 }
 
 /// Forks the boundary. This process has one thread until then.
-pub(crate) fn start(fence: &Fence) -> Result<(Boundary, Approach), Failure> {
+pub(crate) fn start(fence: &mut Fence) -> Result<(Boundary, Approach), Failure> {
     ground::approach(boundary::start(fence))
 }
 

@@ -53,7 +53,7 @@ fn fork(directory: &Path, grace: Duration) -> Outcome<Approach> {
         directory.join("work"),
         directory.join("work"),
     );
-    let fence = plan(&policy(directory)?, &host)?;
+    let mut fence = plan(&policy(directory)?, &host)?;
     let log = |name| {
         let mut options = File::options();
         let options = options.create(true).read(true).append(true);
@@ -66,7 +66,7 @@ fn fork(directory: &Path, grace: Duration) -> Outcome<Approach> {
         older: log("boundary.log.1")?,
         grace,
     };
-    let (boundary, socket) = start_lasting(&fence, lasting)?;
+    let (boundary, socket) = start_lasting(&mut fence, lasting)?;
     Ok(Approach {
         socket,
         pid: boundary.pid(),

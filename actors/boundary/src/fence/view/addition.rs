@@ -20,7 +20,8 @@ pub struct Addition {
 
 impl View {
     /// Adds the file `real`, if it is not there, to the directory that would hold it; so far that is shown with `access`. The
-    /// directory is then an entry to be read: what is written to an overlay does not reach what it shows.
+    /// directory is then an entry to be read: what is written to an overlay does not reach what it shows. One that is written
+    /// to stays as it is, and has a place made for the file ([why so](../../../../../docs/decisions/0040-lend-a-place-for-a-mount.md)).
     pub(super) fn add(&mut self, real: &Path, access: Access, text: String) {
         let found = self.source(real).symlink_metadata();
         if !found.is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
@@ -34,6 +35,11 @@ impl View {
             return;
         };
         if access == Access::Write && is_writable(&self.source(directory)) {
+            // Directories are not made: nobody could say when they may go.
+            if real.parent() == Some(directory) {
+                self.placeholder = Some(real.to_owned());
+                self.covers.insert(real.to_owned(), text);
+            }
             return;
         }
         self.entries.insert(directory.to_owned(), Access::Read);
