@@ -8,6 +8,7 @@
 //! servers ── HTTP, HTTPS, TCP that echoes, half-closes, stays silent or refuses, git, DNS; each counts who came
 //! daemon ── a gateway of the test's own, and a client of it
 //! visit ── one session through a gateway
+//! root ── a root of the test's own, which lacks a resolv.conf
 //! probe ── one C program with every attempt to get out
 //! ```
 //!
@@ -26,6 +27,7 @@ pub mod limit;
 pub mod policy;
 pub mod probe;
 pub mod record;
+pub mod root;
 pub mod run;
 pub mod seed;
 pub mod servers;

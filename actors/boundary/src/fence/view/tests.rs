@@ -304,7 +304,7 @@ fn what_is_listed_below_an_addition_is_a_mount_of_its_own() {
 
 /// Root may write anywhere.
 #[test]
-fn nothing_is_added_to_what_may_be_written_to() {
+fn a_place_is_made_in_what_may_be_written_to_and_nothing_is_added() {
     use std::os::unix::fs::PermissionsExt;
 
     let root = lacking("added-writable", None);
@@ -315,21 +315,58 @@ fn nothing_is_added_to_what_may_be_written_to() {
         view.show_everything(Access::Write);
         let is_added = added(&mut view).is_some();
         let access = view.covering(Path::new("/etc")).map(|(_, access)| access);
-        (is_added, access)
+        let covered = view.covers.into_keys().next();
+        assert_eq!(covered, view.placeholder, "it is covered where it is made");
+        (is_added, access, view.placeholder)
     };
 
     let (writable, not) = (planned(0o755), planned(0o555));
 
-    let kept = (false, Some(Access::Write));
+    let place = PathBuf::from("/etc/resolv.conf");
+    let kept = (false, Some(Access::Write), Some(place));
     assert_eq!(writable, kept);
     let is_root = nix::unistd::geteuid().is_root();
     let fixed = if is_root {
         kept
     } else {
-        (true, Some(Access::Read))
+        (true, Some(Access::Read), None)
     };
     assert_eq!(not, fixed);
     planned(0o755);
+}
+
+#[test]
+fn no_directory_is_made_for_a_place() {
+    let mut view = View::of(&lacking("place-below", Some("/data/a/b/c")));
+    view.show_everything(Access::Write);
+
+    assert_eq!(added(&mut view), None);
+
+    assert_eq!((view.placeholder, view.covers.len()), (None, 0));
+}
+
+/// Whoever mounts on one and does not hold it loses the mount with the last one who does.
+#[test]
+fn a_place_that_another_sandbox_has_made_is_shared_however_it_is_shown() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let root = lacking("place-shared", None);
+    let path = Path::new("/etc/resolv.conf");
+    let planned = |mode, access| {
+        fs::write(root.join("etc/resolv.conf"), "").expect("written");
+        let mode = fs::Permissions::from_mode(mode);
+        fs::set_permissions(root.join("etc/resolv.conf"), mode).expect("chmod");
+        let mut view = View::of(&root);
+        view.show(Path::new("/etc"), access);
+        assert_eq!(added(&mut view), None);
+        assert!(view.covers.contains_key(path));
+        view.placeholder.is_some()
+    };
+
+    for access in [Access::Read, Access::Write] {
+        assert!(planned(0o1644, access), "{access:?}");
+        assert!(!planned(0o644, access), "{access:?}");
+    }
 }
 
 #[test]
