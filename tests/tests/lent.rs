@@ -5,7 +5,7 @@ use holdfast_tests::root::{Root, after};
 use holdfast_tests::wait::{LONG, holds_within, until};
 use holdfast_tests::{Area, Caller, Finished, Run, Running, callers, everyone, leaks, skip, stat};
 use holdfast_wire::v1;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{Signal, kill, killpg};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
 use std::fs;
@@ -38,11 +38,10 @@ fn started(run: Run<'_>) -> Running {
 }
 
 /// Reads the file, says so, reads it again when it is told to.
+const READER: &str = "cat /etc/resolv.conf; echo on; read go; cat /etc/resolv.conf";
+
 fn reader(root: &Root<'_>, files: &str) -> Running {
-    started(root.run(
-        files,
-        "cat /etc/resolv.conf; echo on; read go; cat /etc/resolv.conf",
-    ))
+    started(root.run(files, READER))
 }
 
 fn go(mut running: Running) -> Finished {
@@ -118,8 +117,8 @@ fn nothing_is_left_however_the_sandbox_ends() {
 fn nothing_is_left_when_any_process_but_the_one_that_sweeps_is_killed() {
     for area in everyone() {
         let Some(root) = Root::of(&area) else { return };
-        for victim in ["run", "boundary", "launcher"] {
-            let running = reader(&root, LISTED);
+        for victim in ["run", "boundary", "launcher", "group"] {
+            let running = started(root.run(LISTED, READER).under(["setsid"]));
             let all = leaks::descendants(running.pid().as_raw());
             let sweeper = sweeper_among(&all);
             let mut rest = all.iter().copied().filter(|pid| *pid != sweeper);
@@ -127,10 +126,13 @@ fn nothing_is_left_when_any_process_but_the_one_that_sweeps_is_killed() {
             let launcher = rest.next().expect("a launcher");
             assert!(place(&root).exists());
 
+            let run = running.pid().as_raw();
             let pid = match victim {
-                "run" => running.pid().as_raw(),
+                "run" => run,
                 "boundary" => boundary,
-                _ => launcher,
+                "launcher" => launcher,
+                // As a terminal or a shell does it.
+                _ => -run,
             };
             kill(Pid::from_raw(pid), Signal::SIGKILL).expect("killed");
 
@@ -147,6 +149,51 @@ fn sweeper_among(pids: &BTreeSet<i32>) -> i32 {
     };
     let found = pids.iter().copied().find(|pid| is_one(pid));
     found.expect("a sweeper")
+}
+
+/// A terminal's Ctrl-C reaches all of its foreground, and the place is needed until the end.
+#[test]
+fn a_signal_to_all_of_a_job_does_not_end_the_one_that_sweeps() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let line = format!("trap '' INT; {READER}");
+        let running = started(root.run(LISTED, &line).under(["setsid"]));
+        let all = leaks::descendants(running.pid().as_raw());
+        let sweeper = sweeper_among(&all);
+
+        killpg(running.pid(), Signal::SIGINT).expect("sent");
+        kill(Pid::from_raw(sweeper), Signal::SIGTERM).expect("sent");
+
+        says(&go(running), &format!("{OURS}on\n{OURS}"));
+        assert!(!place(&root).exists(), "it is left");
+    }
+}
+
+#[test]
+fn it_costs_the_boundary_no_descriptor_and_its_keeper_one() {
+    for area in everyone() {
+        let Some(root) = Root::of(&area) else { return };
+        let open = |running: &Running| {
+            let run = running.pid().as_raw();
+            let all = leaks::descendants(run);
+            let is_boundary = |pid: &i32| leaks::descendants(*pid).len() > 1;
+            let boundary = all.into_iter().find(is_boundary).expect("a boundary");
+            let open = |pid| leaks::descriptors(pid).expect("it is there");
+            (open(run), open(boundary))
+        };
+        let lent = reader(&root, LISTED);
+        let before = open(&lent);
+        says(&go(lent), &format!("{OURS}on\n{OURS}"));
+        root.file("etc/resolv.conf", "");
+        let usual = reader(&root, LISTED);
+
+        until("as many, and one", LONG, || {
+            let (run, boundary) = open(&usual);
+            (run + 1, boundary) == before
+        });
+
+        says(&go(usual), &format!("{OURS}on\n{OURS}"));
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ impl Sweeper {
             let duty = Duty::Unknown(ours);
             return Ok(Some(Self { child, duty }));
         }
-        // It ends by itself.
+        // Whether it could be heard or not: without anybody to hear from it sweeps and ends.
+        drop(ours);
         let _ = child.wait();
         match told? {
             Told::Stands | Told::Foreign => Ok(None),
