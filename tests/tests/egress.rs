@@ -254,6 +254,42 @@ fn a_connect_to_a_port_that_a_program_holds_leaves_one_record() {
     }
 }
 
+/// A connect that is allowed and fails in the kernel, since its source port is taken, leaves its place to others.
+#[test]
+fn thousands_of_connects_that_fail_inside_starve_nobody() {
+    for area in everyone() {
+        let server = tcp::echo(FOUR);
+        let done = Run::new(&area, &Policy::origin(server.port()))
+            .command([
+                "python3",
+                "-c",
+                "import errno, socket, sys\n\
+                 place = socket.gethostbyname('origin.test'), int(sys.argv[1])\n\
+                 def end(port):\n\
+                 \x20   it = socket.socket()\n\
+                 \x20   it.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)\n\
+                 \x20   it.bind(('', port))\n\
+                 \x20   return it\n\
+                 first = end(0)\n\
+                 first.connect(place)\n\
+                 taken = first.getsockname()[1]\n\
+                 told = {end(taken).connect_ex(place) for _ in range(5000)}\n\
+                 last = socket.create_connection(place)\n\
+                 for it in first, last:\n\
+                 \x20   it.send(b'hello')\n\
+                 \x20   print(it.recv(5))\n\
+                 print(*(errno.errorcode[it] for it in told))",
+                &server.port().to_string(),
+            ])
+            .finish();
+        done.exited(0);
+        assert_eq!(done.text(), "b'hello'\nb'hello'\nEADDRNOTAVAIL\n", "{done}");
+        assert_eq!(done.records.len(), 5002, "one record of each");
+        let carried = |it: &&Record| it.text("outcome") == "connected";
+        assert_eq!(done.records.iter().filter(carried).count(), 2);
+    }
+}
+
 #[test]
 fn a_name_with_several_addresses_is_reached_at_one_that_answers() {
     if probe().is_none() {

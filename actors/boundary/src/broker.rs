@@ -227,6 +227,7 @@ impl Broker {
                 blocking,
                 timeout_us: timeout.map_or(0, micros),
                 caller,
+                thread: call.tid,
             };
             self.waiting().enter(call.tid, attempt);
             return Ok(());

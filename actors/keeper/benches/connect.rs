@@ -12,9 +12,9 @@
 use futures_util::future::BoxFuture;
 use holdfast_clock::{Clock, Seed};
 use holdfast_keeper::egress::budget::Budget;
-use holdfast_keeper::egress::desk::{Arguments, Desk};
+use holdfast_keeper::egress::desk::{Arguments, Cookies, Desk};
 use holdfast_keeper::egress::dial::Limits;
-use holdfast_keeper::egress::lane;
+use holdfast_keeper::egress::lane::{self, Asides};
 use holdfast_keeper::egress::listener::{self, Listener, Standing};
 use holdfast_keeper::egress::names::Names;
 use holdfast_keeper::egress::relay::Means;
@@ -94,10 +94,11 @@ fn egress(port: u16, threads: usize) -> (Runtime, Socket, SocketAddr) {
         means: Means::default(),
     }));
     let address = SocketAddr::from(([127, 18, 0, u8::try_from(threads).expect("few")], port));
+    let cookies: Arc<dyn Cookies> = Arc::new(Mutex::new(Diag::open().expect("diag")));
     let arguments = listener::Arguments {
         socket: Arc::new(TcpListener::bind(address).expect("bind")),
         desk: Arc::clone(&desk),
-        cookies: Arc::new(Mutex::new(Diag::open().expect("diag"))),
+        cookies: Arc::clone(&cookies),
         clock: Clock::system(),
         dice: Seed::new(1).dice(),
         standing: watch::channel(Standing::Serving).0,
@@ -105,7 +106,8 @@ fn egress(port: u16, threads: usize) -> (Runtime, Socket, SocketAddr) {
     let listener = Listener::new(arguments).expect("a listener");
     runtime.spawn(listener.serve());
     let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-    runtime.spawn(lane::apart(Arc::new(ours.into()), desk, Arc::new(|_| ())));
+    let asides: Asides = Arc::new(|_| ());
+    runtime.spawn(lane::apart(Arc::new(ours.into()), desk, cookies, asides));
     drop(inside);
     (runtime, theirs, address)
 }
@@ -135,6 +137,7 @@ fn announced(broker: &Socket, call: u64, to: SocketAddr) -> Duration {
             ancestors,
             pid: 7,
         }),
+        thread: 7,
     };
     let packet = v1::FromBroker {
         kind: Some(Kind::Attempt(attempt)),

@@ -21,7 +21,7 @@ use crate::capture::{self, Capture, Captured};
 use crate::coverage::{Coverage, by_port};
 use crate::egress::actor::{Kept, LaneActor, LaneArguments};
 use crate::egress::budget::Budget;
-use crate::egress::desk::{self, Desk};
+use crate::egress::desk::{self, Cookies, Desk};
 use crate::egress::dial;
 use crate::egress::lane::{Aside, Asides};
 use crate::egress::names::Directory;
@@ -200,6 +200,7 @@ impl Works {
             },
         );
         let (udp, tcp) = arrivals.names;
+        let cookies: Arc<dyn Cookies> = Arc::new(Mutex::new(Diag::connected(arrivals.diag)?));
         tree.bind::<Nameserver>(
             "keeper/network/resolver",
             nameserver::Arguments {
@@ -213,6 +214,7 @@ impl Works {
             LaneArguments {
                 source: Arc::new(Kept(Arc::new(arrivals.lane.into()))),
                 desk: Arc::clone(&desk),
+                cookies: Arc::clone(&cookies),
                 asides: asides(vitals.clone()),
             },
         );
@@ -227,7 +229,7 @@ impl Works {
                 captured: Arc::new(Mutex::new(Captured::of(arrivals.listeners))),
                 listeners,
                 desk: Arc::clone(&desk),
-                cookies: Arc::new(Mutex::new(Diag::connected(arrivals.diag)?)),
+                cookies,
                 standings: Standings::new(vitals),
             },
         );

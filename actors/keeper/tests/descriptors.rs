@@ -12,6 +12,7 @@ use holdfast_keeper::resolver::NameError;
 use holdfast_observability::Audit;
 use holdfast_policy::{Name, Policy};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use std::collections::HashSet;
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -45,6 +46,10 @@ struct Unknown;
 impl Cookies for Unknown {
     fn cookie(&self, _: SocketAddr, _: SocketAddr) -> io::Result<Option<NonZeroU64>> {
         Ok(None)
+    }
+
+    fn connections(&self) -> io::Result<HashSet<NonZeroU64>> {
+        Ok(HashSet::new())
     }
 }
 

@@ -3,6 +3,7 @@
 //! A cookie names one socket of one network namespace for good: it is never used again, and it stays when the socket
 //! has no process any more (`FIN_WAIT`, orphaned, `TIME_WAIT`). It is what `getsockopt(SO_COOKIE)` answers.
 
+use std::collections::HashSet;
 use std::mem::offset_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -65,6 +66,45 @@ impl Diag {
         };
         let found = self.ask(local, SocketAddr::new(nobody, 0))?;
         Ok(found.is_some_and(|(state, _)| state == LISTEN))
+    }
+
+    /// The cookies of all TCP sockets that have a peer or are on their way to it, also of those that no process has any more.
+    ///
+    /// The kernel goes through its whole table, which takes milliseconds. A socket whose neighbours in the table come and go
+    /// meanwhile may be left out.
+    pub fn connections(&mut self) -> Result<HashSet<u64>> {
+        let mut found = HashSet::new();
+        for family in [libc::AF_INET, libc::AF_INET6] {
+            self.list(family, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    fn list(&mut self, family: libc::c_int, found: &mut HashSet<u64>) -> Result<()> {
+        self.sequence = self.sequence.wrapping_add(1);
+        send(
+            self.socket.as_raw_fd(),
+            &question_about_all(self.sequence, family),
+            MsgFlags::empty(),
+        )
+        .called("send NETLINK_SOCK_DIAG")?;
+        let mut buffer = vec![0; PART];
+        loop {
+            // The kernel writes the next part within the receive of the one before.
+            let length = recv(self.socket.as_raw_fd(), &mut buffer, MsgFlags::MSG_DONTWAIT)
+                .called("recv NETLINK_SOCK_DIAG")?;
+            let mut part = &buffer[..length];
+            while let Some((message, rest)) = first_of(part) {
+                part = rest;
+                if word(message, offset_of!(libc::nlmsghdr, nlmsg_seq)) != Some(self.sequence) {
+                    continue;
+                }
+                if message.get(4..6) == Some(&DONE.to_ne_bytes()) {
+                    return Ok(());
+                }
+                found.extend(read(message)?.map(|(_, cookie)| cookie));
+            }
+        }
     }
 
     /// The state and the cookie of the socket with these ends.
@@ -142,6 +182,24 @@ fn question(sequence: u32, local: SocketAddr, remote: SocketAddr) -> [u8; QUESTI
     bytes
 }
 
+/// The same about every socket of a family that is neither closed nor listens.
+fn question_about_all(sequence: u32, family: libc::c_int) -> [u8; QUESTION] {
+    let nobody = SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0);
+    let mut bytes = question(sequence, nobody, nobody);
+    bytes[6..8].copy_from_slice(&(REQUEST | DUMP).to_ne_bytes());
+    bytes[HEADER] = family.to_ne_bytes()[0];
+    bytes[HEADER + 4..HEADER + 8].copy_from_slice(&CONNECTIONS.to_ne_bytes());
+    bytes
+}
+
+/// The first of several messages, and those behind it; `None` if there is none that is whole.
+fn first_of(messages: &[u8]) -> Option<(&[u8], &[u8])> {
+    let length = usize::try_from(word(messages, 0)?).ok()?;
+    let message = messages.get(..length).filter(|_| length >= HEADER)?;
+    let behind = length.next_multiple_of(size_of::<u32>());
+    Some((message, messages.get(behind..).unwrap_or_default()))
+}
+
 /// Reads `struct inet_diag_msg`, or the error.
 fn read(answer: &[u8]) -> Result<Option<(u8, u64)>> {
     let kind = answer.get(4..6);
@@ -175,11 +233,20 @@ const LENGTH: u32 = 72;
 const _: () = assert!(LENGTH as usize == QUESTION);
 /// The beginning of an answer, as much as is read; attributes behind it may be cut.
 const ANSWER: usize = 256;
+/// As much of a long answer as the kernel gives at once.
+const PART: usize = 32 << 10;
 
 const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const REQUEST: u16 = 1; // NLM_F_REQUEST
+const DUMP: u16 = 0x300; // NLM_F_DUMP
 const ERROR: u16 = 2; // NLMSG_ERROR
+const DONE: u16 = 3; // NLMSG_DONE
+
+// include/net/tcp_states.h
+const CLOSE: u8 = 7; // TCP_CLOSE
 const LISTEN: u8 = 10; // TCP_LISTEN
+const NEW_SYN_RECV: u8 = 12; // TCP_NEW_SYN_RECV, the last that has a peer
+const CONNECTIONS: u32 = (2 << NEW_SYN_RECV) - 2 - (1 << CLOSE) - (1 << LISTEN);
 
 // struct inet_diag_sockid
 const SOURCE_PORT: usize = 0;

@@ -37,6 +37,8 @@ pub struct LaneArguments {
     pub source: Arc<dyn Source<UnixStream>>,
     /// Where attempts are kept.
     pub desk: Arc<Desk>,
+    /// Who knows the sandbox's sockets.
+    pub cookies: Arc<dyn Cookies>,
     /// Hears what the broker tells besides.
     pub asides: Asides,
 }
@@ -50,11 +52,12 @@ impl Actor for LaneActor {
         let LaneArguments {
             source,
             desk,
+            cookies,
             asides,
         } = arguments;
         let socket = source.fetch()?;
         me.spawn(async move {
-            lane::apart(socket, desk, asides).await?;
+            lane::apart(socket, desk, cookies, asides).await?;
             Err(Fault::failed("broker closed the decision lane"))
         });
         Ok(())

@@ -16,7 +16,7 @@
 //!                                  (relay, record) ◀─────────────┘
 //! ```
 //!
-//! From every state before `Accepted`, `Gone` and the deadline, which a `Reset` brings nearer, lead to a record that says "abandoned", and `Unheard` to one that says why; from every state at all `Over` does.
+//! From every state before `Accepted`, `Gone` and the deadline, which a `Reset` brings nearer, lead to a record that says "abandoned", as `Missing` does once the caller was let go, and `Unheard` to one that says why; from every state at all `Over` does.
 //!
 //! What a caller announces is a hint. The judgement that counts is made at `Accepted`, on the destination that the kernel reports and the
 //! identity that the broker recorded for the socket's cookie and this destination; an upstream that was dialled early serves only the destination it was dialled for.
@@ -26,6 +26,7 @@
 //! announced attempts are pending, and none for longer than [`LIFETIME`] after its last step.
 
 mod arrival;
+mod doubt;
 mod ending;
 mod event;
 mod open;
@@ -50,6 +51,8 @@ pub struct Book<H: Hands> {
     open: Connections,
     /// Where connections have led, since time last passed, that were reset before they were accepted.
     resets: HashSet<SocketAddr>,
+    /// So many pending attempts are too many not to ask which of them are in doubt.
+    brink: usize,
     counts: Counts,
 }
 
@@ -64,6 +67,7 @@ impl<H: Hands> Default for Book<H> {
             pending,
             open,
             resets: HashSet::new(),
+            brink: doubt::MANY,
             counts: Counts::default(),
         }
     }
@@ -89,6 +93,7 @@ impl<H: Hands> Book<H> {
                 self.reset(destination);
                 Vec::new()
             }
+            Event::Missing { serials } => self.missing(serials),
             Event::Gone { call } => self.gone(call, Fate::Abandoned),
             Event::Unheard { call, why } => self.gone(call, Fate::Unheard(why)),
             Event::Closed { serial } => self.closed(serial),
@@ -122,6 +127,7 @@ impl<H: Hands> Book<H> {
     ) -> Commands<H> {
         let Attempted {
             call,
+            thread,
             cookie,
             hint,
             blocking,
@@ -163,6 +169,7 @@ impl<H: Hands> Book<H> {
         };
         let who = Who {
             call: Some(call),
+            thread,
             cookie: Some(cookie),
             caller,
             patience,

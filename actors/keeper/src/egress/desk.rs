@@ -8,6 +8,7 @@ mod canary;
 mod connection;
 mod errands;
 mod leave;
+mod missing;
 
 pub(crate) use connection::Arrival;
 pub use connection::Cookies;
@@ -144,6 +145,8 @@ pub(super) struct Left {
     pub(super) serial: Option<Serial>,
     pub(super) answers: Vec<Answer>,
     pub(super) dial: Option<Dial>,
+    /// Room runs short: see [`Desk::look_for_missing`].
+    pub(super) short: bool,
 }
 
 impl Desk {
@@ -198,10 +201,13 @@ impl Desk {
     }
 
     /// Attempts whose connection has not come in time end, unless a listener waits for room: then it may be in the backlog.
-    pub fn pass(&self) {
+    pub fn pass(&self, cookies: &dyn Cookies) {
         let held = self.counters.waiting.load(Ordering::Relaxed) > 0;
         let left = self.step(if held { Event::Held } else { Event::Passed });
         self.errands.leave(left.answers);
+        if left.short {
+            self.look_for_missing(cookies);
+        }
     }
 
     /// What the book has counted.
@@ -320,6 +326,7 @@ impl Desk {
                 Command::Record { slot, report } => recorded = self.record(slot, *report),
             }
         }
+        left.short = book.is_short();
         drop(state);
         if let Some(serial) = unowed {
             let failure = Failure::Errno(libc::ENOBUFS);

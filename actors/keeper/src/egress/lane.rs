@@ -11,7 +11,7 @@ use super::attempt::{Caller, Unheard};
 use super::bell::Bell;
 use super::book::{Attempted, Event};
 use super::counters::bump;
-use super::desk::{Answer, Desk};
+use super::desk::{Answer, Cookies, Desk};
 use holdfast_clock::Clock;
 use holdfast_kernel::{Called, Error, Result};
 use holdfast_policy::Identity;
@@ -43,12 +43,18 @@ pub type Asides = Arc<dyn Fn(Aside) + Send + Sync>;
 
 /// Serves the keeper's end of the decision lane, a connected `SOCK_SEQPACKET` socket, on a thread of its own until the broker closes it.
 /// Dropped, it ends the thread.
-pub async fn apart(socket: Arc<UnixStream>, desk: Arc<Desk>, asides: Asides) -> Result<()> {
+pub async fn apart(
+    socket: Arc<UnixStream>,
+    desk: Arc<Desk>,
+    cookies: Arc<dyn Cookies>,
+    asides: Asides,
+) -> Result<()> {
     socket.set_nonblocking(true).called("fcntl")?;
     let bell = Arc::new(Bell::new()?);
     desk.ring(Arc::clone(&bell));
     let clerk = Clerk {
         desk,
+        cookies,
         asides,
         outbox: VecDeque::new(),
         packet: vec![0; PACKET].into_boxed_slice(),
@@ -101,7 +107,7 @@ fn serve(socket: &UnixStream, mut clerk: Clerk, bell: &Bell) -> Result<()> {
             return Ok(());
         }
         if clock.now() >= tick {
-            clerk.desk.pass();
+            clerk.desk.pass(&*clerk.cookies);
             tick = clock.now() + TICK;
         }
         if ready && !blocked && !clerk.read(socket)? {
@@ -113,6 +119,7 @@ fn serve(socket: &UnixStream, mut clerk: Clerk, bell: &Bell) -> Result<()> {
 /// Reads, judges and answers, as long as that is possible without waiting.
 struct Clerk {
     desk: Arc<Desk>,
+    cookies: Arc<dyn Cookies>,
     asides: Asides,
     outbox: VecDeque<Answer>,
     packet: Box<[u8]>,
@@ -164,6 +171,9 @@ impl Clerk {
         if let Some(order) = left.dial {
             self.outbox.extend(self.desk.dial_ahead(order));
         }
+        if left.short {
+            self.desk.look_for_missing(&*self.cookies);
+        }
     }
 
     /// Sends what is to be said. False: the broker has to take some of it first.
@@ -214,6 +224,7 @@ where
         blocking,
         timeout_us,
         caller,
+        thread,
         ..
     } = attempt;
     let caller = caller.unwrap_or_default();
@@ -227,6 +238,7 @@ where
     };
     Attempted {
         call: id,
+        thread: (thread != 0).then_some(thread),
         cookie: NonZeroU64::new(cookie),
         hint,
         blocking,

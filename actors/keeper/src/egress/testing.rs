@@ -115,6 +115,7 @@ pub(super) struct World {
     pub(super) server: TcpListener,
     pub(super) port: u16,
     pub(super) desk: Arc<Desk>,
+    pub(super) cookies: Arc<dyn Cookies>,
     pub(super) standing: watch::Receiver<Standing>,
     pub(super) broker: UnixStream,
     audit: Audit,
@@ -170,7 +171,12 @@ impl World {
             actors.spawn(async move { panic!("{}", listener.serve().await) });
         }
         let (ours, theirs) = Socket::pair(Domain::UNIX, Type::SEQPACKET, None).expect("a pair");
-        let lane = lane::apart(Arc::new(ours.into()), Arc::clone(&desk), Arc::new(|_| ()));
+        let lane = lane::apart(
+            Arc::new(ours.into()),
+            Arc::clone(&desk),
+            Arc::clone(&cookies),
+            Arc::new(|_| ()),
+        );
         actors.spawn(async move { lane.await.expect("no fault") });
         theirs.set_nonblocking(true).expect("non-blocking");
         let broker = UnixStream::from_std(Packets::from(OwnedFd::from(theirs))).expect("a broker");
@@ -178,6 +184,7 @@ impl World {
             server,
             port,
             desk,
+            cookies,
             standing,
             broker,
             audit,
@@ -228,6 +235,7 @@ impl World {
             blocking: how == How::Blocking,
             timeout_us: 0,
             caller: Some(caller),
+            thread: 7,
         };
         self.say(Kind::Attempt(attempt)).await;
         let verdict = self.hear().await;

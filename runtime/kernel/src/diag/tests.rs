@@ -1,6 +1,6 @@
 use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, TcpListener, TcpStream};
 
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{SockaddrIn, bind, setsockopt, sockopt};
 
 use super::*;
 use crate::apart::{arrived, in_fresh_netns};
@@ -214,6 +214,39 @@ fn nobody_and_a_listener_are_no_ones_connection() {
         drop(accepted);
         arrived(&client);
         assert_eq!(diag.cookie(ends.local, ends.remote).expect("asked"), None);
+    });
+}
+
+#[test]
+fn all_that_have_a_peer_are_told_and_nothing_else() {
+    captured(|world| {
+        let listener = listen::tcp(443).expect("free");
+        let mut diag = Diag::open().expect("a socket");
+        let mut told = || diag.connections().expect("asked");
+        assert!(told().is_empty());
+
+        // More than one part, of both families.
+        let many: Vec<_> = (0..200)
+            .flat_map(|_| world.iter().map(|address| connect_to(&listener, address)))
+            .collect();
+        let ends = many
+            .iter()
+            .flat_map(|it| [it.ends.cookie, cookie_of(&it.accepted)]);
+        assert_eq!(told(), ends.collect());
+
+        // Who was left by its process is there, and who only has a name is not.
+        let (clients, accepted): (Vec<_>, Vec<_>) = many
+            .into_iter()
+            .map(|it| ((it.ends.cookie, it.client), it.accepted))
+            .unzip();
+        let cookies: Vec<_> = clients.into_iter().map(|(cookie, _)| cookie).collect();
+        let (family, kind) = (AddressFamily::Inet, SockType::Stream);
+        let named = socket(family, kind, SockFlag::SOCK_CLOEXEC, None).expect("a socket");
+        bind(named.as_raw_fd(), &SockaddrIn::new(127, 0, 0, 1, 0)).expect("bound");
+        let told = told();
+        assert!(cookies.iter().all(|cookie| told.contains(cookie)));
+        assert!(!told.contains(&cookie_of(&named)));
+        drop(accepted);
     });
 }
 

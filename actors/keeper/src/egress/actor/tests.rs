@@ -102,6 +102,7 @@ async fn a_lane_that_the_broker_closes_is_fetched_again() {
     let arguments = LaneArguments {
         source: Arc::clone(&broker) as Arc<dyn Source<UnixStream>>,
         desk: Arc::clone(&world.desk),
+        cookies: Arc::clone(&world.cookies),
         asides: Arc::new(|_| ()),
     };
     let backoff = Backoff {

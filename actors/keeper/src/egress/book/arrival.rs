@@ -133,6 +133,7 @@ impl<H: Hands> Book<H> {
         self.counts.unannounced += 1;
         Who {
             call: None,
+            thread: None,
             cookie,
             caller: Caller::UNKNOWN,
             patience: None,

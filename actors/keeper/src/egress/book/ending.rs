@@ -2,7 +2,7 @@
 
 use super::event::{Command, Hands};
 use super::pending::{Attempt, State};
-use super::{Book, Commands, RESETS, TARDY, answer, record};
+use super::{Book, Commands, RESETS, TARDY, answer, doubt, record};
 use crate::egress::attempt::{Call, Cookie, Fate, Judge, Serial};
 use holdfast_clock::Moment;
 use std::net::SocketAddr;
@@ -22,6 +22,7 @@ impl<H: Hands> Book<H> {
     pub(super) fn passed(&mut self, now: Moment) -> Commands<H> {
         let past = self.pending.past(now);
         self.counts.expired += past.len() as u64;
+        self.brink = doubt::MANY;
         self.pending.hurry(&self.resets, now + TARDY);
         self.resets.clear();
         past.into_iter()
@@ -36,6 +37,7 @@ impl<H: Hands> Book<H> {
     }
 
     pub(super) fn held(&mut self, now: Moment) -> Commands<H> {
+        self.brink = doubt::MANY;
         let mut commands = Vec::new();
         for serial in self.pending.past(now) {
             let Some(Attempt {
@@ -92,7 +94,7 @@ impl<H: Hands> Book<H> {
     }
 
     /// It brings no connection.
-    fn end(&mut self, serial: Serial, fate: Fate) -> Commands<H> {
+    pub(super) fn end(&mut self, serial: Serial, fate: Fate) -> Commands<H> {
         let Some(Attempt { who, state, .. }) = self.pending.remove(serial) else {
             return Vec::new();
         };

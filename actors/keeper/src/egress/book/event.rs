@@ -58,6 +58,11 @@ pub enum Event<H: Hands> {
         /// Where to, as the kernel has it.
         destination: SocketAddr,
     },
+    /// The kernel knows no socket of these attempts, which were [`doubtful`](super::Book::doubtful) before it was asked.
+    Missing {
+        /// Which attempts.
+        serials: Vec<Serial>,
+    },
     /// The caller of a pending `connect()` was interrupted or is gone.
     Gone {
         /// Which call.
@@ -90,6 +95,8 @@ pub enum Event<H: Hands> {
 pub struct Attempted<H: Hands> {
     /// The call to answer.
     pub call: Call,
+    /// The thread that makes it, if that is known.
+    pub thread: Option<u32>,
     /// The caller's socket, if it could be looked at.
     pub cookie: Option<Cookie>,
     /// Where to, if the caller's memory could be read.
@@ -200,4 +207,6 @@ pub struct Counts {
     pub unannounced: u64,
     /// Attempts whose connection did not come in time.
     pub expired: u64,
+    /// Attempts whose connection, as the kernel said, could not come any more.
+    pub missing: u64,
 }

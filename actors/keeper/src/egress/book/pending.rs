@@ -23,6 +23,7 @@ pub(super) struct Attempt<H: Hands> {
 pub(super) struct Who<H: Hands> {
     /// The call that announced it, if one did.
     pub(super) call: Option<Call>,
+    pub(super) thread: Option<u32>,
     pub(super) cookie: Option<Cookie>,
     pub(super) caller: Caller,
     pub(super) patience: Option<Duration>,
@@ -56,6 +57,14 @@ impl<H: Hands> Attempt<H> {
             | State::Broken(..)
             | State::Bare(_)
             | State::Awaited(..) => None,
+        }
+    }
+
+    /// Whether its caller has its answer, and its connection has not come.
+    pub(super) fn is_let_go(&self) -> bool {
+        match self.state {
+            State::Dialling(_) | State::Ready(..) | State::Broken(..) | State::Bare(_) => true,
+            State::Asked(_) | State::Awaited(..) => false,
         }
     }
 }
@@ -281,6 +290,11 @@ impl<H: Hands> Pending<H> {
     pub(super) fn of_cookie(&self, cookie: Cookie) -> Option<(Serial, &Attempt<H>)> {
         let serial = *self.cookies.get(&cookie)?;
         Some((serial, self.attempts.get(&serial)?))
+    }
+
+    pub(super) fn all(&self) -> impl Iterator<Item = (Serial, &Attempt<H>)> {
+        let all = self.attempts.iter();
+        all.map(|(serial, attempt)| (*serial, attempt))
     }
 
     pub(super) fn serials(&self) -> Vec<Serial> {

@@ -8,6 +8,7 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 mod arrivals;
+mod doubts;
 mod endings;
 mod interleavings;
 
@@ -88,6 +89,7 @@ impl Desk {
 fn attempted(call: u64, to: [u8; 4], caller: Caller, blocking: bool) -> Attempted<Tokens> {
     Attempted {
         call,
+        thread: None,
         cookie: NonZeroU64::new(call),
         hint: Some(at(to, PORT)),
         blocking,

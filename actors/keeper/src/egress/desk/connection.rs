@@ -12,6 +12,7 @@ use holdfast_kernel::diag::Diag;
 use holdfast_observability::race;
 use parking_lot::Mutex;
 use socket2::SockRef;
+use std::collections::HashSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -34,9 +35,13 @@ pub(crate) struct Arrival {
 pub trait Cookies: Send + Sync + 'static {
     /// `SO_COOKIE` of the socket bound to `local` and connected to `remote`; `None` if there is none.
     fn cookie(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Cookie>>;
+
+    /// `SO_COOKIE` of every socket that has a peer or is on its way to it. Takes milliseconds; one whose neighbours in the kernel's
+    /// table come and go meanwhile may be left out.
+    fn connections(&self) -> io::Result<HashSet<Cookie>>;
 }
 
-/// One socket for one sandbox; an answer takes microseconds and never waits for anybody.
+/// One socket for one sandbox; an answer about one takes microseconds, and none waits for anybody.
 impl Cookies for Mutex<Diag> {
     fn cookie(&self, local: SocketAddr, remote: SocketAddr) -> io::Result<Option<Cookie>> {
         let cookie = self
@@ -44,6 +49,11 @@ impl Cookies for Mutex<Diag> {
             .cookie(local, remote)
             .map_err(io::Error::other)?;
         Ok(cookie.and_then(Cookie::new))
+    }
+
+    fn connections(&self) -> io::Result<HashSet<Cookie>> {
+        let cookies = self.lock().connections().map_err(io::Error::other)?;
+        Ok(cookies.into_iter().filter_map(Cookie::new).collect())
     }
 }
 

@@ -4,6 +4,7 @@ use crate::egress::listener::Standing;
 use crate::egress::testing::{CURL, FOREIGN, GUARDED, How, OPEN, World, curl, wget};
 use holdfast_wire::v1::from_broker::Kind;
 use std::io::ErrorKind;
+use std::sync::atomic::AtomicU64;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -91,6 +92,39 @@ async fn what_cannot_be_recorded_is_not_carried() {
     // The server has seen it, so its record is still owed.
     assert_eq!((audit.tally().lost, audit.tally().waiting), (0, 1));
     assert_eq!(world.desk.counters.open.load(Ordering::Relaxed), 0);
+}
+
+/// A connect that is let go and fails in the kernel, since its source port is taken: nobody tells.
+#[tokio::test]
+async fn thousands_of_connects_that_fail_inside_leave_room_for_others() {
+    let place = tempfile::tempdir().expect("a directory");
+    let audit = Audit::file(&place.path().join("audit.jsonl")).expect("opens");
+    let mut world = World::recording(Budget::new(64), audit.clone()).await;
+    let waits = TcpSocket::new_v4().expect("socket");
+    let verdict = world.announce(&waits, GUARDED, curl(), How::Blocking).await;
+    assert_eq!(verdict.errno, 0);
+    let _first = world.arrive(waits, GUARDED).await;
+
+    for _ in 0..5000 {
+        let socket = TcpSocket::new_v4().expect("socket");
+        let verdict = world
+            .announce(&socket, GUARDED, curl(), How::Blocking)
+            .await;
+        assert_eq!(verdict.errno, 0, "{} are pending", world.desk.pending());
+        // A full backlog would keep the dials waiting.
+        while world.server.accept().now_or_never().is_some() {}
+    }
+
+    let connected = world.connect(GUARDED, curl(), How::Blocking).await;
+    let _last = connected.expect("allowed");
+    let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+    while count(&world.desk.counters.allowed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let pending = world.desk.pending() as u64;
+    assert!(pending < 4096, "{pending}");
+    let abandoned = count(&world.desk.counters.abandoned);
+    assert_eq!(abandoned + pending, 5000, "each leaves one record");
 }
 
 #[tokio::test]

@@ -26,6 +26,8 @@ enum Happening {
     Gone(usize),
     Reset(usize),
     Closed(usize),
+    /// The kernel knows none of the sockets in doubt but this one.
+    Missing(u64),
     Wait {
         seconds: u64,
         held: bool,
@@ -60,6 +62,7 @@ fn happenings() -> impl Strategy<Value = Vec<Happening>> {
         1 => (0..64_usize).prop_map(Happening::Gone),
         1 => (0..3_usize).prop_map(Happening::Reset),
         1 => (0..64_usize).prop_map(Happening::Closed),
+        1 => (0..6_u64).prop_map(Happening::Missing),
         1 => (0..400_u64, any::<bool>()).prop_map(|(seconds, held)| Happening::Wait { seconds, held }),
         1 => any::<bool>().prop_map(Happening::Revise),
         1 => Just(Happening::Over),
@@ -142,10 +145,8 @@ impl Run {
                     self.step(Event::Closed { serial }, None);
                 }
             }
-            Happening::Wait { seconds, held } => {
-                self.now += Duration::from_secs(seconds);
-                self.step(if held { Event::Held } else { Event::Passed }, None);
-            }
+            Happening::Missing(but) => self.miss(but),
+            Happening::Wait { seconds, held } => self.wait(seconds, held),
             Happening::Revise(open) => {
                 self.court = if open { OPENED.clone() } else { CLOSED.clone() };
                 self.step(Event::Revised, None);
@@ -162,6 +163,18 @@ impl Run {
         }
     }
 
+    fn miss(&mut self, but: u64) {
+        let doubtful = self.book.doubtful(self.now);
+        let missing = doubtful.iter().filter(|(_, cookie)| cookie.get() != but);
+        let serials = missing.map(|(serial, _)| *serial).collect();
+        self.step(Event::Missing { serials }, None);
+    }
+
+    fn wait(&mut self, seconds: u64, held: bool) {
+        self.now += Duration::from_secs(seconds);
+        self.step(if held { Event::Held } else { Event::Passed }, None);
+    }
+
     fn attempt(
         &mut self,
         cookie: u64,
@@ -176,6 +189,7 @@ impl Run {
         self.world.owners.insert(cookie, (caller.clone(), hint));
         let allowed = !readable || self.allows(at(to, PORT), &caller);
         let attempted = Attempted {
+            thread: (cookie < 4).then_some(7),
             cookie: NonZeroU64::new(cookie),
             hint,
             ..attempted(call, to, caller, blocking)

@@ -189,6 +189,7 @@ fn blocked(port: u16) -> v1::Attempt {
         blocking: true,
         timeout_us: 0,
         caller: Some(caller),
+        thread: 7,
     }
 }
 
