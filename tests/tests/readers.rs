@@ -83,6 +83,29 @@ fn a_reader_who_reads_nothing_keeps_no_killed_program() {
     }
 }
 
+/// Nor does he outlast the time that the whole was given. Its own status would say that all of its output is there.
+#[test]
+fn a_reader_who_reads_nothing_keeps_a_program_that_has_ended_until_its_time_is_up() {
+    for area in everyone() {
+        // More than our pipe holds, and no more than that and the program's own.
+        let line = "head -c 100000 /dev/zero; : >over; exit 3";
+        let timed = Run::new(&area, &Policy::offline())
+            .option("--timeout")
+            .option("3s")
+            .shell(line);
+
+        let mut child = begun(&timed);
+        let code = code_of(&mut child);
+
+        let mut told = String::new();
+        let mut errors = child.stderr.take().expect("a pipe");
+        errors.read_to_string(&mut told).expect("text");
+        assert_eq!(code, Some(124), "{told}");
+        assert!(told.contains("ended with status 3"), "{told}");
+        assert!(over(&area), "it had ended by itself");
+    }
+}
+
 /// EX-26: a terminal of one's own is hung up when nobody reads what it shows, be that no terminal.
 #[test]
 fn a_terminal_of_ones_own_is_hung_up_when_its_reader_has_gone() {

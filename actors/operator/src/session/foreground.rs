@@ -3,7 +3,8 @@
 //! ```text
 //! Starting ──launched──> Running ──exit──> Draining ──all is written──> Delivering ──all is delivered──> its exit code
 //!     │ signal    ▲         │ limit, signals     │ signals                  │ limit, signals
-//!     │           │         └──> 124, 128+N      └──────────────────────────┴──> its exit code, at once
+//!     │           │         └──> 124, 128+N      ├──────────────────────────┴──> its exit code, at once
+//!     │           │                              └ limit ──> 124
 //!     ├─ leaving undoes the launch ──> 128+N
 //!     └─ it does not: the answer is awaited, and the signal passed on
 //! ```
@@ -98,7 +99,12 @@ pub(crate) async fn attend(
     }
     let ending = running.wait(&mut signals, deadline).await;
     let rest = match &ending {
-        Ending::Known(_) | Ending::TimedOut => running.drain(&mut signals).await?,
+        Ending::Known(_) => {
+            // Elsewhere its output is kept, and the limit is the sandbox's to keep.
+            let until = deadline.filter(|_| running.bond == Bond::Own);
+            running.drain(&mut signals, until).await?
+        }
+        Ending::TimedOut => running.drain(&mut signals, None).await?,
         Ending::Overdue | Ending::Left(_) => {
             running.fell();
             Rest::Unwanted
@@ -116,6 +122,7 @@ pub(crate) async fn attend(
         running.deliver(&mut signals, deadline).await;
     }
     match ending {
+        Ending::Known(exit) if rest == Rest::Overdue => Err(overdue(limit, exit)),
         Ending::Known(Exit::Code(0)) => Ok(running.passed_on.map_or(0, by_signal)),
         Ending::Known(Exit::Code(code)) => Ok(code),
         Ending::Known(Exit::Signal(signal)) => Ok(by_signal(signal)),
@@ -371,6 +378,22 @@ pub(crate) fn timed_out(limit: Option<Duration>) -> Failure {
             .hint("give it more with --timeout"),
         None => Failure::new(Kind::TimedOut, "its time limit ended it"),
     }
+}
+
+/// It has ended in its time, and not all of its output was read in it. Its own status would say that all is there.
+fn overdue(limit: Option<Duration>, exit: Exit) -> Failure {
+    let late = timed_out(limit);
+    let ended = match exit {
+        Exit::Code(code) => format!("with status {code}"),
+        Exit::Signal(signal) => format!("by signal {signal}"),
+        Exit::TimedOut => return late,
+        Exit::Unknown(failure) => return failure,
+    };
+    let message = format!(
+        "{}: the program ended {ended}, and its output was not read to the end",
+        late.message()
+    );
+    Failure::new(Kind::TimedOut, message).hint("read it sooner, or give it more with --timeout")
 }
 
 /// How long a killed session may take to say that it has ended.

@@ -17,17 +17,24 @@ use crate::threads;
 pub(super) enum Rest {
     Wanted,
     Unwanted,
+    /// Its time is up.
+    Overdue,
 }
 
 impl Running {
-    /// Waits until everything is written; a signal means that nobody wants the rest, and the rest of what was killed is not waited for
-    /// long: its reader may have stopped.
-    pub(super) async fn drain(&mut self, signals: &mut Signals) -> Result<Rest, Failure> {
+    /// Waits until everything is written, or its time is up; a signal means that nobody wants the rest, and the rest of what was killed
+    /// is not waited for long: its reader may have stopped.
+    pub(super) async fn drain(
+        &mut self,
+        signals: &mut Signals,
+        deadline: Option<Instant>,
+    ) -> Result<Rest, Failure> {
         let until = self.patient();
         loop {
             let [output, errors] = &mut self.printers;
             tokio::select! {
                 () = passing(until) => return Ok(Rest::Unwanted),
+                () = passing(deadline) => return Ok(Rest::Overdue),
                 printed = async { tokio::join!(output.run(), errors.run()) } => {
                     printed.0.map_err(|error| unwritten("stdout", error))?;
                     printed.1.map_err(|error| unwritten("stderr", error))?;

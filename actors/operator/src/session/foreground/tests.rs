@@ -238,6 +238,35 @@ fn a_program_that_outlives_its_time_is_killed_and_the_code_is_124() {
     drop(person.input);
 }
 
+/// The program has ended by itself, and nobody reads what it wrote.
+#[test]
+fn output_that_is_not_read_within_the_time_is_waited_for_no_longer() {
+    for exit in [Exit::Code(0), Exit::Code(3), Exit::Signal(libc::SIGPIPE)] {
+        let (session, program) = session();
+        let (ends, person) = ends();
+        let more_than_a_pipe_holds = Bytes::from(vec![0; 1 << 20]);
+        let taken = program.stdout.try_send(more_than_a_pipe_holds);
+        taken.expect("has room for one");
+        program.exit.send(exit).expect("is awaited");
+        drop((program.stdout, program.stderr));
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let paused = builder.enable_all().start_paused(true).build();
+
+        let limit = Some(Duration::from_hours(1));
+        let outcome = paused.expect("a runtime").block_on(attend(
+            async { Ok(session) },
+            ends,
+            bounds(limit),
+            None,
+        ));
+
+        let failure = outcome.expect_err("not all was read");
+        assert_eq!(failure.kind(), Kind::TimedOut);
+        assert!(failure.message().contains("the program ended"));
+        drop(person.output);
+    }
+}
+
 #[test]
 fn a_killed_session_that_does_not_answer_is_left_after_a_while() {
     let (session, mut program) = session();
