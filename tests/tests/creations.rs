@@ -33,16 +33,29 @@ fn a_creation_that_can_never_be_ready_leaves_nothing_and_its_name_is_free() {
         area.give(&area.work().join("data"));
         let data = area.work().join("data").display().to_string();
 
-        for (options, program, expected, word) in [
-            ("", Some("/nosuch/prog"), 127, "/nosuch/prog"),
-            ("", Some(data.as_str()), 126, data.as_str()),
+        for (options, program, expected, words) in [
+            (
+                "",
+                Some("/nosuch/prog"),
+                127,
+                ["/nosuch/prog", "filesystem_policy"],
+            ),
+            (
+                "",
+                Some(data.as_str()),
+                126,
+                [data.as_str(), "hint: it must be executable"],
+            ),
             (
                 "--restart never",
                 Some("no-such-program"),
                 127,
-                "no-such-program",
+                [
+                    "no-such-program",
+                    "hint: it has to be in the sandbox's view",
+                ],
             ),
-            ("--policy broken.yaml", None, 125, "/nosuch"),
+            ("--policy broken.yaml", None, 125, ["/nosuch", "hint"]),
         ] {
             let create = host.say(&format!("create qa --wait {options}"));
             let create = match program {
@@ -53,7 +66,9 @@ fn a_creation_that_can_never_be_ready_leaves_nothing_and_its_name_is_free() {
 
             code(&finished, expected);
             assert_eq!(finished.text(), "", "{finished}");
-            assert!(finished.stderr.contains(word), "{finished}");
+            for word in words {
+                assert!(finished.stderr.contains(word), "{word}: {finished}");
+            }
             assert!(finished.stderr.contains("its name is free"), "{finished}");
             code(&host.said("status qa"), 125);
             assert_eq!(kept(&area), before, "{finished}");

@@ -202,12 +202,20 @@ impl Arguments {
 
     fn unstarted(&self, status: &Status) -> v1::Ending {
         let now = self.sessions.now_ms();
-        let reason = holdfast_wire::problem::of(status).map(|problem| problem.reason);
+        let v1::Problem {
+            reason,
+            mut details,
+            ..
+        } = holdfast_wire::problem::of(status).unwrap_or_else(|| v1::Problem {
+            reason: "NotStarted".to_owned(),
+            ..v1::Problem::default()
+        });
         v1::Ending {
             exit: Some(v1::Exit {
                 how: Some(How::Unknown(status.message().to_owned())),
             }),
-            reason: reason.unwrap_or_else(|| "NotStarted".to_owned()),
+            reason,
+            hint: details.remove("hint").unwrap_or_default(),
             started_ms: now,
             ended_ms: now,
             ..v1::Ending::default()

@@ -184,6 +184,7 @@ impl Book {
                 .unwrap_or(now_ms),
             stdout_bytes: state.map_or(0, |state| state.stdout_bytes),
             stderr_bytes: state.map_or(0, |state| state.stderr_bytes),
+            ..v1::Ending::default()
         };
         self.past.push_back(Past {
             session,

@@ -156,9 +156,12 @@ async fn ready(
         if last.as_ref().is_none_or(over) {
             return failure;
         }
-        failure.hint(format!(
-            "`holdfast logs {name}` says what happened; `holdfast delete {name}` removes it"
-        ))
+        hinting(
+            failure,
+            &format!(
+                "`holdfast logs {name}` says what happened; `holdfast delete {name}` removes it"
+            ),
+        )
     })
 }
 
@@ -195,7 +198,20 @@ fn unstarted(name: &str, status: &v1::Status) -> Option<Failure> {
         Some(How::Code(_) | How::Signal(_)) | None => &status.message,
     };
     let message = format!("start the main process of {name}: {why}");
-    Some(Failure::new(kind, message))
+    let failure = Failure::new(kind, message);
+    Some(match main.hint.as_str() {
+        "" => failure,
+        hint => failure.hint(hint),
+    })
+}
+
+/// The failure with one hint more.
+fn hinting(failure: Failure, hint: &str) -> Failure {
+    let hint = match failure.advice() {
+        Some(advice) => format!("{advice}; {hint}"),
+        None => hint.to_owned(),
+    };
+    failure.hint(hint)
 }
 
 /// Whether nothing of it ever ran, nor will by itself: then there is nothing in it that anybody could want.
@@ -347,6 +363,7 @@ mod tests {
             main: Some(v1::Ending {
                 exit: Some(v1::Exit { how: Some(how) }),
                 reason: reason.into(),
+                hint: "look".into(),
                 ..v1::Ending::default()
             }),
             ..v1::Status::default()
@@ -382,6 +399,9 @@ mod tests {
 
                 assert_eq!(failure.kind().exit(), code);
                 assert!(failure.message().ends_with("qa: find /nope: no"));
+                assert_eq!(failure.advice(), Some("look"));
+                let failure = hinting(failure, "its name is free");
+                assert_eq!(failure.advice(), Some("look; its name is free"));
                 assert!(matches!(standing(&status), Standing::Never(_)));
             }
         }

@@ -6,7 +6,7 @@ use holdfast_wire::v1;
 use tokio::time::timeout;
 use tonic::Code;
 
-use super::left;
+use super::{hinting, left};
 use crate::client::{Client, refused};
 use crate::failure::{Failure, Kind};
 
@@ -50,10 +50,11 @@ impl Made {
         let failure = failure.lines(logged);
         let name = &self.name;
         match self.delete().await {
-            Ok(()) => failure.hint(format!("{name} was not made: its name is free")),
-            Err(why) => failure.hint(format!(
-                "{name} is still there: {why}; `holdfast delete {name} --force` removes it"
-            )),
+            Ok(()) => hinting(failure, &format!("{name} was not made: its name is free")),
+            Err(why) => {
+                let remedy = format!("`holdfast delete {name} --force` removes it");
+                hinting(failure, &format!("{name} is still there: {why}; {remedy}"))
+            }
         }
     }
 

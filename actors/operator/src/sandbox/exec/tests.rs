@@ -19,7 +19,7 @@ fn carried(how: v1::exit::How, reason: &str) -> Carried {
             started_ms: 1_795_953_600_000,
             ended_ms: 1_795_953_600_012,
             stdout_bytes: 3,
-            stderr_bytes: 0,
+            ..v1::Ending::default()
         }),
         lost: 0,
     }
