@@ -331,6 +331,12 @@ fn shown(mut error: clap::Error) -> clap::Error {
             }
         }
     }
+    // Without anything to suggest it would be a blank line.
+    if let Some(ContextValue::StyledStrs(tips)) = error.get(ContextKind::Suggested)
+        && tips.is_empty()
+    {
+        error.remove(ContextKind::Suggested);
+    }
     error
 }
 

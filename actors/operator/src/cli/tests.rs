@@ -55,6 +55,19 @@ fn a_document_is_asked_for_in_every_spelling() {
     }
 }
 
+/// `keeper` is not for anybody: whoever mistypes it is told as little as whoever mistypes nothing that there is.
+#[test]
+fn a_mistyped_hidden_command_is_told_like_any_unknown_one() {
+    let told = |word: &str| {
+        let refused = parse(&arguments(&format!("holdfast {word}"))).expect_err("is none");
+        refused.message().replace(word, "WORD")
+    };
+
+    assert_eq!(told("keper"), told("xyzzy"));
+    assert!(!told("xyzzy").contains("\n\n\n"));
+    assert!(told("lst").contains("'list'"));
+}
+
 #[test]
 fn wrong_usage_is_kind_usage() {
     for line in [
