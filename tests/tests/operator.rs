@@ -5,11 +5,13 @@ use holdfast_tests::terminal::Terminal;
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Finished, Host, Run, everyone};
 use nix::sys::signal::{Signal, kill};
+use nix::sys::socket::{MsgFlags, send, setsockopt, sockopt};
 use nix::unistd::Pid;
 use serde_json::Value;
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd as _;
 use std::process::Stdio;
 use std::time::Duration;
 
@@ -971,6 +973,49 @@ fn a_forwarded_port_leads_to_the_sandboxs_own_loopback() {
         code(&forwarding.finish(), 130);
         serving.signal(Signal::SIGTERM);
         drop(serving.finish());
+    }
+}
+
+#[test]
+fn an_urgent_byte_passes_a_forwarded_port_in_its_place() {
+    if holdfast_tests::skip::program("python3").is_none() {
+        return;
+    }
+    let line = "import socket\n\
+                serves = socket.create_server(('127.0.0.1', 8080))\n\
+                print('listens', flush=True)\n\
+                one = serves.accept()[0]\n\
+                one.setsockopt(socket.SOL_SOCKET, socket.SO_OOBINLINE, 1)\n\
+                heard = b''\n\
+                while len(heard) < 7: heard += one.recv(7)\n\
+                for bytes, flags in [(heard, 0), (b'?', socket.MSG_OOB), (b'ghi', 0)]: one.send(bytes, flags)\n\
+                one.recv(1)\n";
+    for area in everyone() {
+        let host = Host::new(&area);
+        host.ready("qa", "");
+        let serving = host.exec("qa", &["python3", "-c", line]).start();
+        serving.expect("listens");
+        let forwarding = host.say("forward qa 0:8080").start();
+        let address = forwarding.expect("\n").trim().to_owned();
+
+        let mut client = TcpStream::connect(&*address).expect("it listens");
+        setsockopt(&client, sockopt::OobInline, &true).expect("set");
+        for (bytes, flags) in [
+            (&b"abc"[..], MsgFlags::empty()),
+            (b"!", MsgFlags::MSG_OOB),
+            (b"def", MsgFlags::empty()),
+        ] {
+            send(client.as_raw_fd(), bytes, flags).expect("taken");
+        }
+        let mut heard = [0; 11];
+        client.set_read_timeout(Some(LONG)).expect("set");
+        client.read_exact(&mut heard).expect("all of it comes");
+
+        assert_eq!(&heard, b"abc!def?ghi");
+        drop(client);
+        forwarding.signal(Signal::SIGINT);
+        code(&forwarding.finish(), 130);
+        code(&serving.finish(), 0);
     }
 }
 

@@ -14,10 +14,12 @@ use std::process::ExitCode;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use holdfast_kernel::urgent;
 use holdfast_wire::v1;
 use holdfast_wire::v1::Phase;
 use holdfast_wire::v1::session_input::Kind as Said;
 use holdfast_wire::v1::session_output::Kind as Heard;
+use nix::sys::socket::{setsockopt, sockopt};
 use std::io::Write as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
@@ -164,6 +166,9 @@ fn tell(quiet: bool, what: &str) {
 /// One connection, from its session's start to its end.
 async fn carry(mut client: Client, target: Target, stream: TcpStream) -> Result<(), String> {
     let _only_slower = stream.set_nodelay(true);
+    // An urgent byte keeps its place, as in the relays of the egress; left out of it, it would be lost.
+    let inline = setsockopt(&stream, sockopt::OobInline, &true);
+    inline.map_err(|errno| format!("keep urgent bytes in their place: {errno}"))?;
     let (say, said) = mpsc::channel(DEPTH);
     let dial = Said::Dial(v1::DialStart {
         sandbox: target.name,
@@ -185,13 +190,24 @@ async fn carry(mut client: Client, target: Target, stream: TcpStream) -> Result<
 
 async fn outwards(mut reader: OwnedReadHalf, say: mpsc::Sender<v1::SessionInput>) {
     let mut buffer = vec![0; CHUNK];
+    let mut marked = false;
     loop {
-        match reader.read(&mut buffer).await {
+        let read = match marked.then(|| read_now(&reader, &mut buffer)) {
+            Some(Err(error)) if error.kind() == io::ErrorKind::WouldBlock => {
+                reader.read(&mut buffer).await
+            }
+            Some(read) => read,
+            None => reader.read(&mut buffer).await,
+        };
+        match read {
             Ok(0) => {
                 let _over = say.send(message(Said::End(v1::Nothing {}))).await;
                 return std::future::pending().await;
             }
             Ok(count) => {
+                // A read ends before an urgent byte, and nobody is woken for what is behind it.
+                let short = count < buffer.len();
+                marked = short && urgent::is_next(reader.as_ref()).unwrap_or(false);
                 let data = Bytes::copy_from_slice(&buffer[..count]);
                 if say.send(message(Said::Data(data))).await.is_err() {
                     return std::future::pending().await;
@@ -201,6 +217,11 @@ async fn outwards(mut reader: OwnedReadHalf, say: mpsc::Sender<v1::SessionInput>
             Err(_reset) => return,
         }
     }
+}
+
+/// Past the readiness that the runtime keeps.
+fn read_now(reader: &OwnedReadHalf, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(nix::unistd::read(reader.as_ref(), buffer)?)
 }
 
 async fn inwards(

@@ -11,6 +11,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use nix::errno::Errno;
 use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::{setsockopt, sockopt};
 
 use super::{Failed, PIECE};
 
@@ -23,6 +24,8 @@ pub(super) fn run(port: u32) -> Result<(), Failed> {
         source,
     };
     let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(failed)?;
+    // An urgent byte keeps its place; left out of it, it would be lost.
+    setsockopt(&socket, sockopt::OobInline, &true).map_err(|errno| Failed::with(&name, errno))?;
     carry(&socket).map_err(failed)
 }
 
