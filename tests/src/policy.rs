@@ -41,6 +41,13 @@ impl Policy {
             .rule("origin", "origin.test", port)
     }
 
+    /// As `origin`, at every port.
+    pub fn any_port() -> Self {
+        Self::offline()
+            .host("origin.test", &["127.0.0.1"])
+            .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
+    }
+
     /// Without the working directory.
     pub fn without_workdir(mut self) -> Self {
         self.without_workdir = true;

@@ -72,11 +72,10 @@ fn a_rule_for_every_port_captures_on_demand() {
     let Some(probe) = probe() else { return };
     for area in everyone() {
         let (one, two) = (tcp::echo(FOUR), tcp::echo(FOUR));
-        let policy = Policy::offline()
-            .host("origin.test", &[FOUR])
-            .host("other.test", &[FOUR])
-            .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
-            .rule("other", "other.test", one.port());
+        let policy =
+            Policy::any_port()
+                .host("other.test", &[FOUR])
+                .rule("other", "other.test", one.port());
         let (it, first, second) = (probe.display(), one.port(), two.port());
         let done = Run::new(&area, &policy)
             .shell(&format!(
@@ -156,7 +155,7 @@ fn a_program_that_goes_through_all_ports_is_served_with_a_bounded_number_of_list
         if !captures_every_port(&area) {
             return;
         }
-        let policy = any_port();
+        let policy = Policy::any_port();
         let done = Run::new(&area, &policy)
             .command([
                 "python3",
@@ -188,7 +187,7 @@ fn a_port_of_a_wildcard_that_is_the_own_end_of_a_connection_is_reached() {
             return;
         }
         let first = tcp::echo(FOUR);
-        let policy = any_port();
+        let policy = Policy::any_port();
         let mut running = Run::new(&area, &policy)
             .command([
                 "python3",
@@ -228,7 +227,7 @@ fn a_port_of_a_wildcard_that_is_the_own_end_of_a_connection_is_reached() {
 fn a_connect_to_a_port_that_a_program_holds_leaves_one_record() {
     for area in everyone() {
         let server = tcp::echo(FOUR);
-        let policy = any_port();
+        let policy = Policy::any_port();
         let done = Run::new(&area, &policy)
             .command([
                 "python3",
@@ -830,12 +829,4 @@ fn a_connect_that_a_signal_restarts_succeeds() {
             server.accepted()
         );
     }
-}
-
-/// Every port of one host.
-fn any_port() -> Policy {
-    let endpoint = "{host: origin.test, port: \"*\"}";
-    Policy::offline()
-        .host("origin.test", &[FOUR])
-        .rule_in_full("any", endpoint, &[])
 }

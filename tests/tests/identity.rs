@@ -199,12 +199,10 @@ fn an_unreadable_program_is_served_at_every_port_of_a_wildcard() {
         let servers = [tcp::echo(FOUR), tcp::echo(FOUR), tcp::echo("127.0.0.9")];
         let [server, silent, hosts] = servers.each_ref().map(Server::port);
         let closed = Refusing::at(FOUR);
-        let policy = Policy::offline()
-            .host("origin.test", &[FOUR])
+        let policy = Policy::any_port()
             .host("other.test", &[FOUR])
             .read_only(area.root().join("closed"))
             .rule("named", "other.test", silent + 1)
-            .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
             .rule_in_full("hosts", "{port: \"*\", allowed_ips: [127.0.0.9]}", &[]);
         for (child, place, answer) in [
             ("", format!("origin.test {server}"), "hello"),

@@ -156,9 +156,7 @@ fn a_port_on_demand_that_a_program_holds_costs_ready_once_somebody_has_asked_for
         let origin = tcp::echo(FOUR);
         let port = origin.port();
         block_on(async {
-            let policy = Policy::offline()
-                .rule_in_full("any", "{host: origin.test, port: \"*\"}", &[])
-                .host("origin.test", &["127.0.0.1"]);
+            let policy = Policy::any_port();
             let mut sandbox = Keeping::new(&area, &policy.text());
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;

@@ -261,16 +261,18 @@ async def main():
 asyncio.run(main())
 ";
 
+/// One host at these addresses.
+fn both(addresses: &[&str], port: u16) -> Policy {
+    let policy = Policy::offline().host("both.test", addresses);
+    policy.rule("both", "both.test", port)
+}
+
 #[test]
 fn asyncio_connects_without_blocking() {
     for area in everyone() {
         for addresses in [&[FOUR][..], &[SIX]] {
             let server = tcp::echo(addresses[0]);
-            let policy = Policy::offline().host("both.test", addresses).rule(
-                "both",
-                "both.test",
-                server.port(),
-            );
+            let policy = both(addresses, server.port());
             let Some(done) = python(&area, &policy, HAPPY, &[&server.port().to_string()]) else {
                 return;
             };
@@ -283,11 +285,7 @@ fn asyncio_connects_without_blocking() {
 fn happy_eyeballs_find_the_family_that_works() {
     for area in everyone() {
         let server = tcp::echo(FOUR);
-        let policy = Policy::offline().host("both.test", &[SIX, FOUR]).rule(
-            "both",
-            "both.test",
-            server.port(),
-        );
+        let policy = both(&[SIX, FOUR], server.port());
         let Some(done) = python(&area, &policy, HAPPY, &[&server.port().to_string()]) else {
             return;
         };
@@ -301,11 +299,7 @@ fn happy_eyeballs_go_on_where_a_family_swallows_packets() {
     for area in everyone() {
         let hole = Blackhole::at(SIX);
         let server = tcp::echo_at(FOUR, hole.port());
-        let policy = Policy::offline().host("both.test", &[SIX, FOUR]).rule(
-            "both",
-            "both.test",
-            server.port(),
-        );
+        let policy = both(&[SIX, FOUR], server.port());
         let Some(done) = python(&area, &policy, HAPPY, &[&server.port().to_string()]) else {
             return;
         };

@@ -5,7 +5,7 @@ use holdfast_wire::v1::{self, from_broker::Kind};
 use socket2::{Domain, Socket, Type};
 use std::io::Write;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpSocket;
+use tokio::net::{TcpSocket, TcpStream};
 
 /// Long enough that a test which needs it fails.
 const LIMIT: Duration = Duration::from_secs(10);
@@ -16,14 +16,17 @@ async fn within<T>(limit: Duration, work: impl Future<Output = T>) -> T {
     timeout(limit, work).await.expect("in time")
 }
 
+/// A world, and both ends of one connection through it.
+async fn connected() -> (World, TcpStream, TcpStream) {
+    let mut world = World::new().await;
+    let client = world.connect(OPEN, curl(), How::Blocking).await;
+    let (served, _) = world.server.accept().await.expect("dialled");
+    (world, client.expect("allowed"), served)
+}
+
 #[tokio::test]
 async fn what_a_program_wrote_before_its_end_reaches_a_slow_upstream() {
-    let mut world = World::new().await;
-    let mut client = world
-        .connect(OPEN, curl(), How::Blocking)
-        .await
-        .expect("allowed");
-    let (mut served, _) = world.server.accept().await.expect("dialled");
+    let (world, mut client, mut served) = connected().await;
     let sent: Vec<u8> = (0..8_u32 << 20)
         .map(|index| (index * 7 + index / 251).to_le_bytes()[0])
         .collect();
@@ -55,12 +58,7 @@ async fn what_a_program_wrote_before_its_end_reaches_a_slow_upstream() {
 
 #[tokio::test]
 async fn an_upstream_that_never_closes_delays_nothing() {
-    let mut world = World::new().await;
-    let mut client = world
-        .connect(OPEN, curl(), How::Blocking)
-        .await
-        .expect("allowed");
-    let (mut served, _) = world.server.accept().await.expect("dialled");
+    let (world, mut client, mut served) = connected().await;
     client.write_all(b"last words").await.expect("write");
     drop(client);
 
@@ -75,12 +73,7 @@ async fn an_upstream_that_never_closes_delays_nothing() {
 
 #[tokio::test]
 async fn who_lets_go_of_the_last_bytes_resets_their_connection_and_keeps_its_record() {
-    let mut world = World::new().await;
-    let mut client = world
-        .connect(OPEN, curl(), How::Blocking)
-        .await
-        .expect("allowed");
-    let (mut served, _) = world.server.accept().await.expect("dialled");
+    let (world, mut client, mut served) = connected().await;
     let more = vec![0; 1 << 16];
     // Until nothing is taken any more: the upstream does not read.
     while timeout(GRACE, client.write_all(&more)).await.is_ok() {}
