@@ -63,7 +63,11 @@ impl Dns {
 
 impl Drop for Dns {
     fn drop(&mut self) {
-        self.tasks.iter().for_each(JoinHandle::abort);
+        for task in &mut self.tasks {
+            task.abort();
+            // Until it has ended it has its socket, and the next server wants its place.
+            drop(RUNTIME.block_on(task));
+        }
     }
 }
 
