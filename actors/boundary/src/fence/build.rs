@@ -134,10 +134,12 @@ fn own_directories(view: &View) -> Result<(), Broken> {
     mounted("tmpfs", Path::new("dev/shm"), plain, "mode=1777")?;
     mounted("tmpfs", Path::new("tmp"), plain, "mode=1777")?;
     // Message queues are files of this, whether it is mounted or not: only what is mounted can stand in a Landlock rule.
-    match mount_new("mqueue", Path::new("dev/mqueue"), quiet | plain, "") {
+    let queues = Path::new("dev/mqueue");
+    if let Err(error) = mount_new("mqueue", queues, quiet | plain, "")
         // A kernel without message queues.
-        Err(error) if error.errno() == libc::ENODEV => {}
-        mounted => mounted.map_err(|error| Broken::new("mount on", "dev/mqueue", &error))?,
+        && error.errno() != libc::ENODEV
+    {
+        return Err(Broken::new("mount on", queues, &error));
     }
     for (link, target) in DEVICE_LINKS {
         symlink(target, link).map_err(|error| Broken::io("link", link, &error))?;

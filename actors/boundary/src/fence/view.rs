@@ -108,11 +108,14 @@ impl View {
             self.planted.push(link);
             return;
         }
+        if is_own(&real) {
+            return;
+        }
         if is_device(&real) {
             self.devices.insert(real, access);
         } else if real == Path::new("/") {
             self.show_everything(access);
-        } else if !is_own(&real) {
+        } else {
             self.list(real, path, access);
         }
     }
@@ -377,9 +380,8 @@ fn is_own(path: &Path) -> bool {
         || device.is_ok_and(|name| {
             name.is_empty()
                 || DEVICES.contains(&&*name)
-                || OWN_DEVICES
-                    .iter()
-                    .any(|own| name == *own || name.starts_with("pts/"))
+                || OWN_DEVICES.contains(&&*name)
+                || OWN_MOUNTS.iter().any(|own| name.starts_with(own))
         })
 }
 
@@ -390,6 +392,9 @@ pub const DEVICES: [&str; 6] = ["null", "zero", "full", "random", "urandom", "tt
 const OWN_DEVICES: [&str; 9] = [
     "shm", "mqueue", "pts", "ptmx", "fd", "stdin", "stdout", "stderr", "console",
 ];
+
+/// What lies below these of them is the sandbox's own, too.
+const OWN_MOUNTS: [&str; 2] = ["pts/", "mqueue/"];
 
 /// Top-level names that a sandbox has of its own.
 const OWN: [&str; 3] = ["proc", "dev", "tmp"];

@@ -81,6 +81,25 @@ fn the_resolver_is_configured_in_nothing_that_is_there() {
     assert!(refused("shared-memory", "/dev/shm/x").is_none());
 }
 
+/// What is bound there would lie below the sandbox's own mounts, where no rule finds it.
+#[test]
+fn what_lies_in_the_sandboxes_own_mounts_is_not_the_hosts() {
+    let root = root("own-mounts");
+    let mut view = View::of(&root);
+    for (name, own) in [("terminal", "pts/0"), ("queue", "mqueue/x")] {
+        let place = root.join("dev").join(own);
+        fs::create_dir_all(place.parent().expect("above")).expect("directory");
+        fs::write(&place, "").expect("file");
+        let own = Path::new("/dev").join(own);
+        let _ = symlink(&own, root.join("data").join(name));
+
+        view.show(&own, Access::Write);
+        view.show(&Path::new("/data").join(name), Access::Write);
+    }
+
+    assert!(view.devices.is_empty() && view.entries.is_empty());
+}
+
 #[test]
 fn what_is_not_there_is_noted() {
     let mut view = View::of(&root("missing"));

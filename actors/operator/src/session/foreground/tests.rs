@@ -76,6 +76,15 @@ fn bounds(limit: Option<Duration>) -> Bounds {
     }
 }
 
+/// Attends a session on a runtime whose time jumps to the next timer as soon as nothing else is to be done.
+fn in_no_time(session: Session, ends: Ends, limit: Option<Duration>) -> Result<u8, Failure> {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    let paused = builder.enable_all().start_paused(true).build();
+    let launched = async { Ok(session) };
+    let attending = attend(launched, ends, bounds(limit), None);
+    paused.expect("a runtime").block_on(attending)
+}
+
 /// Attends `program` on a runtime of its own, beside this thread.
 fn attended(
     session: Session,
@@ -249,16 +258,8 @@ fn output_that_is_not_read_within_the_time_is_waited_for_no_longer() {
         taken.expect("has room for one");
         program.exit.send(exit).expect("is awaited");
         drop((program.stdout, program.stderr));
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let paused = builder.enable_all().start_paused(true).build();
 
-        let limit = Some(Duration::from_hours(1));
-        let outcome = paused.expect("a runtime").block_on(attend(
-            async { Ok(session) },
-            ends,
-            bounds(limit),
-            None,
-        ));
+        let outcome = in_no_time(session, ends, Some(Duration::from_hours(1)));
 
         let failure = outcome.expect_err("not all was read");
         assert_eq!(failure.kind(), Kind::TimedOut);
@@ -271,17 +272,8 @@ fn output_that_is_not_read_within_the_time_is_waited_for_no_longer() {
 fn a_killed_session_that_does_not_answer_is_left_after_a_while() {
     let (session, mut program) = session();
     let (ends, person) = ends();
-    let mut builder = tokio::runtime::Builder::new_current_thread();
-    // Time jumps to the next timer as soon as nothing else is to be done.
-    let paused = builder.enable_all().start_paused(true).build();
 
-    let limit = Some(Duration::from_hours(1));
-    let outcome = paused.expect("a runtime").block_on(attend(
-        async { Ok(session) },
-        ends,
-        bounds(limit),
-        None,
-    ));
+    let outcome = in_no_time(session, ends, Some(Duration::from_hours(1)));
 
     assert_eq!(program.control.try_recv(), Ok(Control::Kill));
     assert_eq!(outcome.expect_err("timed out").kind(), Kind::TimedOut);
@@ -304,15 +296,8 @@ fn what_an_ended_session_has_sent_is_delivered_within_its_time_and_its_status_st
         }));
         program.exit.send(Exit::Code(3)).expect("is awaited");
         drop((program.stdout, program.stderr));
-        let mut builder = tokio::runtime::Builder::new_current_thread();
-        let paused = builder.enable_all().start_paused(true).build();
 
-        let code = paused.expect("a runtime").block_on(attend(
-            async { Ok(session) },
-            ends,
-            bounds(limit),
-            None,
-        ));
+        let code = in_no_time(session, ends, limit);
 
         assert_eq!(code.expect("has a code"), 3);
         assert_eq!(delivered.blocking_recv().is_ok(), delivers);
