@@ -1,6 +1,12 @@
 //! What `/proc/PID/stat` says of a process, read in one place (`proc_pid_stat(5)`).
 
 use std::fs;
+use std::path::Path;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use crate::wait::{LONG, until};
 
 /// One look at a process.
 #[derive(Clone, Debug)]
@@ -9,7 +15,11 @@ pub struct Stat(Vec<String>);
 impl Stat {
     /// The process that has this number now; a zombie is one, too.
     pub fn of(pid: i32) -> Option<Self> {
-        let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+        Self::read(Path::new(&format!("/proc/{pid}")))
+    }
+
+    fn read(directory: &Path) -> Option<Self> {
+        let text = fs::read_to_string(directory.join("stat")).ok()?;
         // The name stands in brackets and may contain anything.
         let (_, fields) = text.rsplit_once(')')?;
         Some(Self(fields.split_whitespace().map(str::to_owned).collect()))
@@ -40,6 +50,21 @@ impl Stat {
 /// Whether it is there and no zombie.
 pub fn runs(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.state() != "Z")
+}
+
+/// Stops a process and waits until each of its threads stands: `kill(2)` only sends the signal, and all of them go on until one
+/// of them has taken it.
+pub fn stop(pid: Pid) {
+    kill(pid, Signal::SIGSTOP).expect("it can be stopped");
+    until("each of its threads stands", LONG, || stands(pid));
+}
+
+fn stands(pid: Pid) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is there");
+    threads.flatten().all(|thread| {
+        // One that has ended meanwhile does nothing more either.
+        Stat::read(&thread.path()).is_none_or(|stat| matches!(stat.state(), "T" | "t" | "Z"))
+    })
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use holdfast_tests::leaks::{self, Mark};
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, holds_within};
-use holdfast_tests::{Area, Policy, Run, Running, everyone, probe, skip};
+use holdfast_tests::{Area, Policy, Run, Running, everyone, probe, skip, stat};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::collections::BTreeSet;
@@ -168,7 +168,7 @@ fn whoever_is_stopped_keeps_no_interrupt_no_termination_and_no_limit() {
                 let inside = leaks::descendants(run.pid().as_raw());
                 // The boundary, then the launcher.
                 let stopped = (0..depth).fold(run.pid(), |pid, _| child_of(pid));
-                kill(stopped, Signal::SIGSTOP).expect("stopped");
+                stat::stop(stopped);
                 let clock = std::time::SystemTime::now();
                 for &signal in signals {
                     run.signal(signal);

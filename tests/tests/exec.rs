@@ -262,7 +262,7 @@ fn a_call_outlives_a_keeper_that_stands_still() {
         running.expect("begun");
 
         let keeper = keeper(&host);
-        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        stat::stop(keeper);
         until("the status says so", LONG, || {
             host.document("status qa -o json").1["phase"] != "Ready"
         });

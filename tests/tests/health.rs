@@ -5,7 +5,7 @@ use holdfast_tests::limit;
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::status::{Watch, condition};
 use holdfast_tests::wait::{block_on, now};
-use holdfast_tests::{Policy, everyone, leaks};
+use holdfast_tests::{Policy, everyone, leaks, stat};
 use holdfast_wire::v1::{self, ConditionType, Phase};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -54,7 +54,7 @@ fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
             let (status, _) = watch.ready(SECOND * 10).await;
             let boundary = Pid::from_raw(status.pids["boundary"].cast_signed());
 
-            kill(boundary, Signal::SIGSTOP).expect("stopped");
+            stat::stop(boundary);
             let (lost, after) = watch
                 .until(SECOND * 2, |status| status.phase() != Phase::Ready)
                 .await;
@@ -95,7 +95,7 @@ fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
             let (status, _) = watch.ready(SECOND * 10).await;
             let launcher = child_of(status.pids["boundary"]);
 
-            kill(launcher, Signal::SIGSTOP).expect("stopped");
+            stat::stop(launcher);
             let (lost, after) = watch
                 .until(SECOND * 2, |status| status.phase() != Phase::Ready)
                 .await;

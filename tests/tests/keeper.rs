@@ -4,7 +4,7 @@ use holdfast_tests::keeping::{
     Client, Keeping, Seen, attach, code, exec, run, shell, signal, start,
 };
 use holdfast_tests::wait::{LONG, now, until};
-use holdfast_tests::{Policy, everyone};
+use holdfast_tests::{Policy, everyone, stat};
 use holdfast_wire::v1::session_input::Kind as In;
 use holdfast_wire::{problem, v1};
 use nix::sys::signal::{Signal, kill};
@@ -697,7 +697,7 @@ fn a_halt_ends_though_the_boundary_stands_still() {
             let started = start(&mut client, shell("sleep 1000")).await;
             let _running = started.expect("started");
             let boundary = boundary(&mut client).await;
-            kill(boundary, Signal::SIGSTOP).expect("stop the boundary");
+            stat::stop(boundary);
 
             let asked = client.halt(v1::HaltRequest { grace_ms: 500 });
             let halted = tokio::time::timeout(Duration::from_secs(40), asked).await;

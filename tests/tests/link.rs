@@ -1,7 +1,7 @@
 //! While the keeper is silent, the workload does what `on_link_loss` says.
 
 use holdfast_tests::leaks;
-use holdfast_tests::stat::Stat;
+use holdfast_tests::stat::{self, Stat};
 use holdfast_tests::wait::{LONG, until};
 use holdfast_tests::{Policy, Run, everyone};
 use nix::sys::signal::Signal;
@@ -27,7 +27,7 @@ fn a_workload_that_is_to_be_frozen_stands_still_while_the_keeper_does() {
             })
             .expect("the workload is below the run");
 
-        run.signal(Signal::SIGSTOP);
+        stat::stop(run.pid());
         until("the workload stands still", LONG, || is_stopped(shell));
 
         run.signal(Signal::SIGCONT);

@@ -3,7 +3,7 @@
 use holdfast_tests::host::document;
 use holdfast_tests::terminal::Terminal;
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Finished, Host, Run, everyone};
+use holdfast_tests::{Finished, Host, Run, everyone, stat};
 use nix::sys::signal::{Signal, kill};
 use nix::sys::socket::{MsgFlags, send, setsockopt, sockopt};
 use nix::unistd::Pid;
@@ -411,7 +411,7 @@ fn a_wait_whose_time_is_up_is_124_also_when_the_gateway_is_stopped() {
         host.ready("qa", "");
         let gateway = host.gateway().expect("serves");
 
-        kill(gateway, Signal::SIGSTOP).expect("stopped");
+        stat::stop(gateway);
         let waiting = host.say("wait qa --for ready --timeout 60s").start();
         let limits = [Duration::from_millis(300), Duration::from_secs(3)];
         let waited = limits.map(|limit| {
@@ -1069,7 +1069,7 @@ fn a_forward_is_bound_to_its_sandbox() {
         assert_eq!(answer(&address).as_deref(), Some("again"));
 
         // Nobody may find the next one by the address of the last.
-        forwarding.signal(Signal::SIGSTOP);
+        stat::stop(forwarding.pid());
         host.done("delete qa --force");
         host.ready("qa", "");
         serving("new");

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use holdfast_tests::servers::{FOUR, tcp};
 use holdfast_tests::wait::{LONG, until};
-use holdfast_tests::{Area, Host, Policy, everyone, skip};
+use holdfast_tests::{Area, Host, Policy, everyone, skip, stat};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
@@ -81,7 +81,7 @@ fn a_policy_is_shown_as_enforced_when_it_is() {
         host.ready(QA, &format!("--policy {}", first.display()));
 
         let keeper = keeper(&host);
-        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        stat::stop(keeper);
         let set = host
             .say(&format!("policy set qa {} --wait", second.display()))
             .start();
@@ -111,7 +111,7 @@ fn a_revision_outlives_the_keeper_that_was_asked() {
         // Asks a keeper that is stopped, and that is killed once `asked` holds.
         let set = |line: String, asked: &dyn Fn() -> bool| {
             let keeper = keeper(&host);
-            kill(keeper, Signal::SIGSTOP).expect("stopped");
+            stat::stop(keeper);
             let set = host.say(&line).start();
             until("it was asked", LONG, asked);
             kill(keeper, Signal::SIGKILL).expect("killed");
@@ -154,7 +154,7 @@ fn a_revision_that_did_not_reach_the_keeper_is_brought_to_it_again() {
             policies.map(|policy| area.file(&area.fresh("policy"), policy.text()));
         host.ready(QA, &format!("--policy {}", first.display()));
         let keeper = keeper(&host);
-        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        stat::stop(keeper);
         let id = status(&host)["id"].as_str().expect("an id").to_owned();
         let socket = area
             .runtime()
@@ -236,7 +236,7 @@ fn beginning(host: &Host<'_>) -> Pid {
         until("a keeper", LONG, || begins().is_some());
         let (_, pid) = begins().expect("a keeper");
         let keeper = Pid::from_raw(i32::try_from(pid).expect("a pid"));
-        kill(keeper, Signal::SIGSTOP).expect("stopped");
+        stat::stop(keeper);
         let pending = begins().is_some_and(|(pending, _)| pending);
         if pending {
             caught = Some(keeper);

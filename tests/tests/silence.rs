@@ -2,7 +2,7 @@
 
 use holdfast_tests::host::document;
 use holdfast_tests::leaks::descendants;
-use holdfast_tests::stat::Stat;
+use holdfast_tests::stat::{self, Stat};
 use holdfast_tests::wait::{LONG, now, until};
 use holdfast_tests::{Host, everyone};
 use nix::sys::signal::{Signal, kill};
@@ -15,7 +15,7 @@ struct Stopped(Pid);
 
 impl Stopped {
     fn new(pid: Pid) -> Self {
-        kill(pid, Signal::SIGSTOP).expect("stopped");
+        stat::stop(pid);
         Self(pid)
     }
 }
@@ -227,7 +227,7 @@ fn a_stop_reaches_its_end_though_the_boundary_is_stopped() {
         let stopped = host.done("stop qa --timeout 1s");
 
         assert!(stopped.took < SECOND * 40, "{stopped}");
-        let gone = || !holdfast_tests::stat::runs(boundary.as_raw());
+        let gone = || !stat::runs(boundary.as_raw());
         until("the boundary is gone", LONG, gone);
     }
 }

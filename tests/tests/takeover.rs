@@ -212,7 +212,7 @@ fn a_connect_that_waits_for_its_verdict_gets_it_from_the_next_keeper() {
         let session = first.launch("launch", "agent", &line);
         let pid = i32::try_from(first.child.id()).expect("a pid");
 
-        kill(Pid::from_raw(pid), Signal::SIGSTOP).expect("stop the keeper");
+        stat::stop(Pid::from_raw(pid));
         fs::write(place.directory.join("work/go"), "").expect("let it go on");
         // The thread that stands still in its connect is one that waits for a notification to be answered.
         until("it connects", LONG, || {
@@ -358,7 +358,7 @@ fn a_stopped_boundary_is_a_lost_link_and_a_dead_one_the_end() {
         let boundary = keeper.boundary;
         let _ending = Ending(boundary);
 
-        kill(boundary, Signal::SIGSTOP).expect("stop the boundary");
+        stat::stop(boundary);
         until("the link is lost", Duration::from_secs(4), || {
             keeper.ask("link").contains("lost")
         });
@@ -382,7 +382,7 @@ fn a_boundary_that_was_stopped_for_longer_than_the_grace_period_goes_on() {
         let _ending = Ending(boundary);
         keeper.launch("launch", "", "exec sleep 1000");
 
-        kill(boundary, Signal::SIGSTOP).expect("stop the boundary");
+        stat::stop(boundary);
         std::thread::sleep(Duration::from_secs(3));
         kill(boundary, Signal::SIGCONT).expect("let it go on");
 
