@@ -575,6 +575,43 @@ fn a_half_closed_connection_still_gets_its_answer() {
     }
 }
 
+/// Whoever writes a number of the names' range gets the name that has it, and nobody where none has.
+#[test]
+fn an_address_of_the_names_range_is_the_name_that_has_it_and_no_other() {
+    if holdfast_tests::skip::program("python3").is_none() {
+        return;
+    }
+    let server = tcp::greeting(FOUR, "220 ready\r\n");
+    let line = "import ctypes, errno, ipaddress, socket, sys\n\
+                if 'hidden' in sys.argv: ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)\n\
+                first = ipaddress.ip_address('198.18.0.2')\n\
+                own = int(ipaddress.ip_address(socket.gethostbyname('origin.test'))) - int(first)\n\
+                for step in range(-8, 9):\n\
+                \x20   try:\n\
+                \x20       place = str(first + (own + step) % 131069)\n\
+                \x20       with socket.create_connection((place, int(sys.argv[1])), 10) as to:\n\
+                \x20           print(step, to.makefile().readline().strip())\n\
+                \x20   except OSError as error: print(step, errno.errorcode[error.errno])\n";
+    for area in everyone() {
+        for mode in ["plain", "hidden"] {
+            let port = server.port().to_string();
+            let done = Run::new(&area, &Policy::origin(server.port()))
+                .command(["python3", "-c", line, &port, mode])
+                .finish();
+            let told: Vec<_> = done.exited(0).text().lines().map(str::to_owned).collect();
+            let expected: Vec<_> = (-8..=8)
+                .map(|step| match step {
+                    0 => "0 220 ready".to_owned(),
+                    _ => format!("{step} EACCES"),
+                })
+                .collect();
+            assert_eq!(told, expected, "{mode}: {done}");
+            let denied = done.records.iter().filter(|it| !it.allowed());
+            assert_eq!(denied.count(), 16, "{mode}: {done}");
+        }
+    }
+}
+
 /// RFC 6093: urgency is lost on the way, the byte is not, and nothing waits behind it.
 #[test]
 fn an_urgent_byte_arrives_in_its_place() {

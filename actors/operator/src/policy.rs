@@ -6,7 +6,9 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use holdfast_policy::{Destination, Explanation, Identity, Policy, Problem, Request, Verdict};
+use holdfast_policy::{
+    Destination, Explanation, Identity, Policy, Problem, Request, SYNTHETIC, Verdict,
+};
 use serde::Serialize;
 use serde_json::json;
 
@@ -302,6 +304,13 @@ fn notes(
     if question.binary.is_none() && choosy {
         notes
             .push("a rule for this host names binaries: say with --binary who connects".to_owned());
+    }
+    if let Destination::Address(address) = explanation.host
+        && SYNTHETIC.iter().any(|range| range.contains(address))
+    {
+        notes.push(format!(
+            "where {address} stands for a name, which differs by sandbox, it is judged as that name"
+        ));
     }
     if question.method.is_some() || question.path.is_some() {
         notes.push(

@@ -300,6 +300,28 @@ fn an_explanation_of_a_refusal_has_reason_nearest_rule_and_hint() {
 }
 
 #[test]
+fn an_address_that_may_stand_for_a_name_is_told_as_such() {
+    let desk = Desk::new();
+    desk.file("p.yaml", GOOD);
+
+    for (host, noted) in [
+        ("198.18.77.77", true),
+        ("fd48:6f6c:6466:6173::7", true),
+        ("198.20.77.77", false),
+    ] {
+        let output = desk.holdfast(&[
+            "policy", "explain", "--policy", "p.yaml", "--host", host, "--port", "443", "-o",
+            "json",
+        ]);
+
+        let answer = document(&output);
+        assert_eq!(answer["reason"], "host_not_allowed", "{answer}");
+        let note = answer["notes"][0].as_str().unwrap_or_default();
+        assert_eq!(note.contains("stands for a name"), noted, "{answer}");
+    }
+}
+
+#[test]
 fn a_question_without_sense_is_wrong_usage() {
     let desk = Desk::new();
     desk.file("p.yaml", GOOD);
