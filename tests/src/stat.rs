@@ -52,6 +52,15 @@ pub fn runs(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.state() != "Z")
 }
 
+/// The child that carries on the work of one of our processes; the sweeper that a `run` may have beside it does not.
+pub fn child_of(pid: Pid) -> Pid {
+    let read = |path: &str| fs::read_to_string(path).expect("the process is there");
+    let children = read(&format!("/proc/{pid}/task/{pid}/children"));
+    let at_work = |child: &&str| !read(&format!("/proc/{child}/cmdline")).contains("sweeper");
+    let child = children.split_whitespace().find(at_work);
+    Pid::from_raw(child.expect("a child").parse().expect("a pid"))
+}
+
 /// Stops a process and waits until each of its threads stands: `kill(2)` only sends the signal, and all of them go on until one
 /// of them has taken it.
 pub fn stop(pid: Pid) {

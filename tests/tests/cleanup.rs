@@ -167,7 +167,7 @@ fn whoever_is_stopped_keeps_no_interrupt_no_termination_and_no_limit() {
                 run.expect("on\n");
                 let inside = leaks::descendants(run.pid().as_raw());
                 // The boundary, then the launcher.
-                let stopped = (0..depth).fold(run.pid(), |pid, _| child_of(pid));
+                let stopped = (0..depth).fold(run.pid(), |pid, _| stat::child_of(pid));
                 stat::stop(stopped);
                 let clock = std::time::SystemTime::now();
                 for &signal in signals {
@@ -186,13 +186,6 @@ fn whoever_is_stopped_keeps_no_interrupt_no_termination_and_no_limit() {
             }
         }
     }
-}
-
-fn child_of(pid: Pid) -> Pid {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = std::fs::read_to_string(path).expect("children");
-    let first = children.split_whitespace().next().expect("a child");
-    Pid::from_raw(first.parse().expect("a pid"))
 }
 
 #[test]

@@ -9,7 +9,6 @@ use holdfast_tests::{Policy, everyone, leaks, stat};
 use holdfast_wire::v1::{self, ConditionType, Phase};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use std::fs;
 use std::time::Duration;
 
 fn offline() -> String {
@@ -93,7 +92,7 @@ fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             let (status, _) = watch.ready(SECOND * 10).await;
-            let launcher = child_of(status.pids["boundary"]);
+            let launcher = stat::child_of(Pid::from_raw(status.pids["boundary"].cast_signed()));
 
             stat::stop(launcher);
             let (lost, after) = watch
@@ -205,7 +204,8 @@ fn a_session_that_the_launcher_cannot_start_says_what_is_needed_and_what_is_free
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             let (status, _) = watch.ready(SECOND * 10).await;
-            let launcher = child_of(status.pids["boundary"]).as_raw();
+            let launcher =
+                stat::child_of(Pid::from_raw(status.pids["boundary"].cast_signed())).as_raw();
 
             limit::descriptors(launcher, 4);
             let refused = run(&mut client, shell("exit 5")).await;
@@ -488,13 +488,6 @@ async fn proved_since(sandbox: &Keeping<'_>, since: i64, kind: ConditionType) ->
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-}
-
-/// The only child of a process.
-fn child_of(pid: u32) -> Pid {
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let children = children.expect("the process is there");
-    Pid::from_raw(children.trim().parse().expect("one child"))
 }
 
 /// How many descriptors a process has open.

@@ -32,13 +32,6 @@ fn boundary(host: &Host) -> Pid {
     Pid::from_raw(i32::try_from(pid).expect("a pid"))
 }
 
-fn child_of(pid: Pid) -> Pid {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = fs::read_to_string(&path).expect("children");
-    let first = children.split_whitespace().next().expect("a child");
-    Pid::from_raw(first.parse().expect("a pid"))
-}
-
 /// BD-04: nobody waits for ever for a boundary that is stopped, and nothing of what failed happens when it goes on.
 #[test]
 fn whoever_asks_a_boundary_that_is_stopped_is_told_and_nothing_runs_later() {
@@ -199,7 +192,7 @@ fn a_session_that_is_started_too_late_is_killed() {
     for area in everyone() {
         let host = Host::new(&area);
         host.ready("qa", "");
-        let stopped = Stopped::new(child_of(boundary(&host)));
+        let stopped = Stopped::new(stat::child_of(boundary(&host)));
 
         let finished = host.exec("qa", &["sleep", "987"]).finish();
         assert_eq!(finished.code(), Some(125), "{finished}");

@@ -401,8 +401,8 @@ fn the_launch_token_is_in_no_process_inside() {
         let mut keeper = place.keeper(&["fork"]);
         let _ending = Ending(keeper.boundary);
         keeper.launch("launch", "", "exec sleep 1000");
-        let launcher = child_of(keeper.boundary);
-        let inside = child_of(launcher);
+        let launcher = stat::child_of(keeper.boundary);
+        let inside = stat::child_of(launcher);
 
         assert!(
             memory_has(keeper.boundary, TOKEN),
@@ -411,13 +411,6 @@ fn the_launch_token_is_in_no_process_inside() {
         assert!(!memory_has(launcher, TOKEN));
         assert!(!memory_has(inside, TOKEN));
     }
-}
-
-fn child_of(pid: Pid) -> Pid {
-    let path = format!("/proc/{pid}/task/{pid}/children");
-    let children = fs::read_to_string(&path).expect("children");
-    let first = children.split_whitespace().next().expect("a child");
-    Pid::from_raw(first.parse().expect("a pid"))
 }
 
 /// Looks for `text` in everything that a process can write to.
