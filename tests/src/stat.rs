@@ -1,4 +1,4 @@
-//! What `/proc/PID/stat` says of a process, read in one place (`proc_pid_stat(5)`).
+//! How processes stand, by `/proc/PID/stat` read in one place (`proc_pid_stat(5)`), whose child is whose, and how one is stopped.
 
 use std::fs;
 use std::path::Path;
@@ -52,13 +52,16 @@ pub fn runs(pid: i32) -> bool {
     Stat::of(pid).is_some_and(|stat| stat.state() != "Z")
 }
 
-/// The child that carries on the work of one of our processes; the sweeper that a `run` may have beside it does not.
-pub fn child_of(pid: Pid) -> Pid {
-    let read = |path: &str| fs::read_to_string(path).expect("the process is there");
-    let children = read(&format!("/proc/{pid}/task/{pid}/children"));
-    let at_work = |child: &&str| !read(&format!("/proc/{child}/cmdline")).contains("sweeper");
-    let child = children.split_whitespace().find(at_work);
-    Pid::from_raw(child.expect("a child").parse().expect("a pid"))
+/// The child that carries on the work of one of our processes, if it is there yet; the sweeper that a `run` may have beside it
+/// does not.
+pub fn child_of(pid: Pid) -> Option<Pid> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    let at_work = |child: &&str| {
+        let line = fs::read_to_string(format!("/proc/{child}/cmdline"));
+        line.is_ok_and(|line| !line.contains("sweeper"))
+    };
+    let child = children.split_whitespace().find(at_work)?;
+    child.parse().ok().map(Pid::from_raw)
 }
 
 /// Stops a process and waits until each of its threads stands: `kill(2)` only sends the signal, and all of them go on until one

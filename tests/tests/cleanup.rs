@@ -167,7 +167,8 @@ fn whoever_is_stopped_keeps_no_interrupt_no_termination_and_no_limit() {
                 run.expect("on\n");
                 let inside = leaks::descendants(run.pid().as_raw());
                 // The boundary, then the launcher.
-                let stopped = (0..depth).fold(run.pid(), |pid, _| stat::child_of(pid));
+                let stopped =
+                    (0..depth).fold(run.pid(), |pid, _| stat::child_of(pid).expect("a child"));
                 stat::stop(stopped);
                 let clock = std::time::SystemTime::now();
                 for &signal in signals {

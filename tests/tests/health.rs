@@ -51,7 +51,7 @@ fn a_boundary_that_stands_still_takes_ready_away_and_brings_it_back() {
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             let (status, _) = watch.ready(SECOND * 10).await;
-            let boundary = Pid::from_raw(status.pids["boundary"].cast_signed());
+            let boundary = boundary(&status);
 
             stat::stop(boundary);
             let (lost, after) = watch
@@ -92,7 +92,7 @@ fn a_launcher_that_stands_still_takes_ready_away_and_brings_it_back() {
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             let (status, _) = watch.ready(SECOND * 10).await;
-            let launcher = stat::child_of(Pid::from_raw(status.pids["boundary"].cast_signed()));
+            let launcher = launcher(&status);
 
             stat::stop(launcher);
             let (lost, after) = watch
@@ -204,8 +204,7 @@ fn a_session_that_the_launcher_cannot_start_says_what_is_needed_and_what_is_free
             let mut client = sandbox.serve().await;
             let mut watch = Watch::new(&mut client).await;
             let (status, _) = watch.ready(SECOND * 10).await;
-            let launcher =
-                stat::child_of(Pid::from_raw(status.pids["boundary"].cast_signed())).as_raw();
+            let launcher = launcher(&status).as_raw();
 
             limit::descriptors(launcher, 4);
             let refused = run(&mut client, shell("exit 5")).await;
@@ -488,6 +487,14 @@ async fn proved_since(sandbox: &Keeping<'_>, since: i64, kind: ConditionType) ->
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+fn boundary(status: &v1::Status) -> Pid {
+    Pid::from_raw(status.pids["boundary"].cast_signed())
+}
+
+fn launcher(status: &v1::Status) -> Pid {
+    stat::child_of(boundary(status)).expect("a launcher")
 }
 
 /// How many descriptors a process has open.

@@ -192,7 +192,7 @@ fn a_session_that_is_started_too_late_is_killed() {
     for area in everyone() {
         let host = Host::new(&area);
         host.ready("qa", "");
-        let stopped = Stopped::new(stat::child_of(boundary(&host)));
+        let stopped = Stopped::new(stat::child_of(boundary(&host)).expect("a launcher"));
 
         let finished = host.exec("qa", &["sleep", "987"]).finish();
         assert_eq!(finished.code(), Some(125), "{finished}");

@@ -401,8 +401,8 @@ fn the_launch_token_is_in_no_process_inside() {
         let mut keeper = place.keeper(&["fork"]);
         let _ending = Ending(keeper.boundary);
         keeper.launch("launch", "", "exec sleep 1000");
-        let launcher = stat::child_of(keeper.boundary);
-        let inside = stat::child_of(launcher);
+        let launcher = stat::child_of(keeper.boundary).expect("a launcher");
+        let inside = stat::child_of(launcher).expect("a process inside");
 
         assert!(
             memory_has(keeper.boundary, TOKEN),

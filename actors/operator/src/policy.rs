@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use holdfast_policy::{
-    Destination, Explanation, Identity, Policy, Problem, Request, SYNTHETIC, Verdict,
+    Destination, Explanation, Identity, Policy, Problem, Request, Verdict, is_synthetic,
 };
 use serde::Serialize;
 use serde_json::json;
@@ -306,7 +306,7 @@ fn notes(
             .push("a rule for this host names binaries: say with --binary who connects".to_owned());
     }
     if let Destination::Address(address) = explanation.host
-        && SYNTHETIC.iter().any(|range| range.contains(address))
+        && is_synthetic(address)
     {
         notes.push(format!(
             "where {address} stands for a name, which differs by sandbox, it is judged as that name"

@@ -12,10 +12,15 @@ use serde::Serialize;
 use crate::cidr::Cidr;
 
 /// The ranges whose addresses stand for names inside a sandbox. They never mean a host of that address.
-pub const SYNTHETIC: [Cidr; 2] = [
+pub(crate) const SYNTHETIC: [Cidr; 2] = [
     Cidr::v4([198, 18, 0, 0], 15),
     Cidr::v6([0xfd48, 0x6f6c, 0x6466, 0x6173, 0, 0, 0, 0], 64),
 ];
+
+/// Whether an address stands for a name inside a sandbox, if for anything. In canonical form.
+pub fn is_synthetic(address: IpAddr) -> bool {
+    SYNTHETIC.iter().any(|range| range.contains(address))
+}
 
 /// What an address is for. All but `Public` and `Private` are refused unless a policy names the host's loopback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize)]

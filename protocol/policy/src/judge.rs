@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use crate::address::{Class, SYNTHETIC, canonical};
+use crate::address::{Class, canonical, is_synthetic};
 use crate::hint;
 use crate::index::Slot;
 use crate::name::Name;
@@ -156,7 +156,7 @@ impl Policy {
         if let Destination::Address(address) = request.destination {
             let address = canonical(address);
             let class = Class::of(address);
-            if SYNTHETIC.iter().any(|range| range.contains(address)) {
+            if is_synthetic(address) {
                 let hint = format!(
                     "{address} stands for no name that was looked up in this sandbox: look it up again"
                 );

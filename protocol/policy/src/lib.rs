@@ -31,7 +31,7 @@ mod rule;
 mod sample;
 mod verdict;
 
-pub use address::{Class, SYNTHETIC, canonical};
+pub use address::{Class, canonical, is_synthetic};
 pub use cidr::{BadCidr, Cidr};
 pub use explain::{Considered, Explanation, Judged};
 pub use filesystem::{Compatibility, Filesystem};

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use crate::address::{Class, Overlap, SYNTHETIC, canonical, refused_overlap};
+use crate::address::{Class, Overlap, SYNTHETIC, canonical, is_synthetic, refused_overlap};
 use crate::cidr::{BadCidr, Cidr};
 use crate::document::Fields;
 use crate::host::Host;
@@ -128,7 +128,7 @@ fn unlisted(name: &Name, given: &[IpAddr], allowed_ips: &[Cidr]) -> Option<Compl
 fn admissible(address: IpAddr, allowed_ips: &[Cidr]) -> Result<(), Complaint> {
     let listed = allowed_ips.iter().any(|range| range.contains(address));
     let class = Class::of(address);
-    if SYNTHETIC.iter().any(|range| range.contains(address)) {
+    if is_synthetic(address) {
         let message = format!("{address} stands for a name inside the sandbox");
         return Err(Complaint::new(message, "name the host"));
     }

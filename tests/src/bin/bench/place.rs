@@ -2,8 +2,9 @@
 
 use holdfast_tests::probe::{answers, probe};
 use holdfast_tests::servers::{FOUR, Server};
-use holdfast_tests::stat::Stat;
+use holdfast_tests::stat::{self, Stat};
 use holdfast_tests::{Area, Policy, Run, Running, leaks};
+use nix::unistd::Pid;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -116,15 +117,10 @@ pub(crate) fn ours(run: &Running) -> Vec<i32> {
     all.into_iter().filter(is_ours).collect()
 }
 
-/// Keeper, boundary and launcher as far as they are there yet: each is the first child of the one before.
+/// Keeper, boundary and launcher as far as they are there yet: each is the child of the one before.
 pub(crate) fn chain(run: &Running) -> Vec<i32> {
-    let child = |pid: &i32| {
-        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
-        children.split_whitespace().next()?.parse().ok()
-    };
-    std::iter::successors(Some(run.pid().as_raw()), child)
-        .take(3)
-        .collect()
+    let chain = std::iter::successors(Some(run.pid()), |pid| stat::child_of(*pid));
+    chain.take(3).map(Pid::as_raw).collect()
 }
 
 /// Processor time of some processes so far, in seconds.
