@@ -11,32 +11,39 @@
 //! Nothing waits here: a call that waits for its verdict is an entry in a table, and the next call is heard at once.
 //! Going on is safe, because the sandbox's network has no way out but the keeper's listeners.
 //!
+//! Until a call is heard, a signal makes the kernel give it up: the caller gets `EINTR` for a connect that was never under
+//! way. So the broker has a thread of its own that waits in `poll(2)`, where the kernel wakes it on the caller's own core
+//! (through epoll it does not), and every call is heard before the first one is handled.
+//!
 //! A keeper that is gone takes its lane with it and leaves the table. While there is no lane, connects are entered and
 //! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
-mod line;
 mod ports;
 mod waiting;
 
 use std::net::IpAddr;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
+use holdfast_actor::{Clock, Moment};
+use holdfast_kernel::bell::Bell;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::look::{self, Thread};
-use holdfast_kernel::notify::{Call, Heard, Listener};
-use holdfast_kernel::ready::{Later as _, Ready};
-use holdfast_kernel::{Error, Result};
+use holdfast_kernel::notify::{Call, Listener};
+use holdfast_kernel::ready::Later as _;
+use holdfast_kernel::{Called, Error, Result};
 use holdfast_wire::v1::from_keeper::Kind as Heeded;
 use holdfast_wire::v1::{self, FromBroker, FromKeeper};
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use parking_lot::{Mutex, MutexGuard};
 use prost::Message;
 use tokio::sync::watch;
 
 use self::caller::Subject;
-use self::line::Line;
 pub use self::ports::Ports;
 use self::ports::Unopened;
 pub use self::waiting::Waiting;
@@ -85,55 +92,52 @@ pub struct Counts {
 
 /// The broker at work.
 struct Broker {
-    listener: Ready<Arc<Listener>>,
-    lane: Option<Line>,
+    lane: Option<Arc<Socket>>,
     arguments: Arguments,
 }
 
-/// Serves until nobody is left under the filter, which is the sandbox's end.
-pub async fn serve(arguments: Arguments) -> Result<()> {
-    let mut lanes = arguments.lanes.clone();
-    lanes.mark_changed();
+/// What there is to do.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    bell: PollFlags,
+    lane: PollFlags,
+    listener: PollFlags,
+}
+
+/// Serves on this thread until nobody is left under the filter, which is the sandbox's end, or until `bell` says so. It is
+/// rung when there is another lane.
+pub fn serve(mut arguments: Arguments, bell: &Bell) -> Result<()> {
+    let clock = Clock::system();
+    arguments.lanes.mark_changed();
     let mut broker = Broker {
-        listener: Ready::reading(Arc::clone(&arguments.listener))?,
         lane: None,
         arguments,
     };
-    let mut patrol = tokio::time::interval(PATROL);
-    patrol.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
-    let mut patrols = false;
+    broker.follow();
+    let mut patrol: Option<Moment> = None;
     loop {
-        let (has_room, has_work) = broker.look_at_what_waits();
-        if has_work && !patrols {
-            patrol.reset();
-        }
+        let is_full = !broker.tell()?;
         // A broker that is not asked anything sleeps.
-        patrols = has_work;
-        tokio::select! {
-            biased;
-            Ok(()) = lanes.changed() => {
-                let lane = lanes.borrow_and_update().clone();
-                broker.take(lane)?;
+        let has_work = broker.has_work();
+        patrol = has_work.then(|| patrol.unwrap_or_else(|| clock.now() + PATROL));
+        let seen = broker.wait(bell, is_full, patrol.map(|due| due - clock.now()))?;
+        if seen.bell.intersects(PollFlags::POLLIN) {
+            if !bell.hush() {
+                return Ok(());
             }
-            // Verdicts are taken in any case: a keeper that could not give them would take no attempts either.
-            heeded = broker.heed() => match heeded {
-                Ok(heeded) => broker.obey(heeded)?,
-                Err(error) if is_gone(&error) => broker.lose(),
-                Err(error) => return Err(error),
-            },
-            sent = broker.send() => match sent {
-                Ok(()) => broker.said()?,
-                Err(error) if error.is_later() => broker.wait_for_room()?,
-                Err(error) if is_gone(&error) => broker.lose(),
-                Err(error) => return Err(error),
-            },
-            heard = broker.listener.read(|listener| hear(listener)), if has_room => {
-                match heard? {
-                    Some(call) => broker.handle(&call)?,
-                    None => return Ok(()),
-                }
-            }
-            _ = patrol.tick(), if patrols => broker.patrol()?,
+            broker.follow();
+        }
+        if seen.listener.intersects(PollFlags::POLLIN) {
+            broker.hear()?;
+        } else if !broker.handle_next()? && !seen.listener.is_empty() {
+            return Ok(());
+        }
+        if seen.lane.intersects(!PollFlags::POLLOUT) {
+            broker.heed()?;
+        }
+        if patrol.is_some_and(|due| due <= clock.now()) {
+            broker.patrol()?;
+            patrol = None;
         }
     }
 }
@@ -143,16 +147,63 @@ impl Broker {
         self.arguments.waiting.lock()
     }
 
-    /// Speaks over `lane` from now on.
-    fn take(&mut self, lane: Option<Lane>) -> Result<()> {
+    /// Waits until there is something to do, for `patience` at most.
+    fn wait(&self, bell: &Bell, is_full: bool, patience: Option<Duration>) -> Result<Seen> {
+        let (bell, nothing) = (bell.as_fd(), PollFlags::empty());
+        let (has_room, has_heard) = {
+            let waiting = self.waiting();
+            (waiting.has_room(), waiting.has_heard())
+        };
+        let (lane, of_lane) = match &self.lane {
+            // Verdicts are taken in any case: a keeper that could not give them would take no attempts either.
+            Some(lane) if is_full => (lane.as_fd(), PollFlags::POLLIN | PollFlags::POLLOUT),
+            Some(lane) => (lane.as_fd(), PollFlags::POLLIN),
+            None => (bell, nothing),
+        };
+        let (listener, of_listener) = if has_room {
+            (self.arguments.listener.as_fd(), PollFlags::POLLIN)
+        } else {
+            (bell, nothing)
+        };
+        let mut all = [
+            PollFd::new(bell, PollFlags::POLLIN),
+            PollFd::new(lane, of_lane),
+            PollFd::new(listener, of_listener),
+        ];
+        let patience = match patience {
+            _ if has_heard => PollTimeout::ZERO,
+            // Whole milliseconds, and never less than is left.
+            Some(left) => {
+                PollTimeout::try_from(left + Duration::from_millis(1)).unwrap_or(PollTimeout::ZERO)
+            }
+            None => PollTimeout::NONE,
+        };
+        match poll(&mut all, patience) {
+            Ok(_) | Err(Errno::EINTR) => {}
+            Err(fault) => return Err(fault).called("poll"),
+        }
+        let [bell, lane, listener] = all.map(|one| one.revents().unwrap_or(nothing));
+        Ok(Seen {
+            bell,
+            lane,
+            listener,
+        })
+    }
+
+    /// Speaks over the lane of the present keeper from now on.
+    fn follow(&mut self) {
+        // Whoever gives lanes may be gone; then there is no other one.
+        if !self.arguments.lanes.has_changed().unwrap_or(false) {
+            return;
+        }
+        let lane = self.arguments.lanes.borrow_and_update().clone();
         match lane {
             Some(Lane { number, socket }) => {
-                self.lane = Some(Line::new(socket)?);
+                self.lane = Some(socket);
                 self.waiting().speak(number);
             }
             None => self.lose(),
         }
-        Ok(())
     }
 
     /// The keeper is gone. What was refused stays to be told; calls that wait are told to the next one.
@@ -161,37 +212,55 @@ impl Broker {
         self.waiting().fall_silent();
     }
 
-    /// The next word of the keeper, if there is one.
-    async fn heed(&self) -> Result<Option<FromKeeper>> {
-        match &self.lane {
-            Some(lane) => lane.read(heed).await,
-            None => std::future::pending().await,
-        }
-    }
-
-    /// Tells the keeper, if there is one, what comes first, as soon as it has room; "not now" means that it has to be waited for.
-    async fn send(&self) -> Result<()> {
-        let first = self.waiting().first();
-        match (&self.lane, first) {
-            (Some(lane), told @ Some(_)) => {
-                let bytes = FromBroker { kind: told }.encode_to_vec();
-                lane.send(&bytes).await
+    /// Tells the keeper, if there is one, what it has to be told. False: it has to take some of it first.
+    fn tell(&mut self) -> Result<bool> {
+        while let Some(lane) = &self.lane {
+            let first = self.waiting().first();
+            if first.is_none() {
+                break;
             }
-            (_, None) | (None, _) => std::future::pending().await,
+            let bytes = FromBroker { kind: first }.encode_to_vec();
+            match lane.try_send(&bytes, &[]) {
+                Ok(()) => self.waiting().told(),
+                Err(error) if error.is_later() => return Ok(false),
+                Err(error) if is_gone(&error) => self.lose(),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    /// Takes one word of the keeper.
+    fn heed(&mut self) -> Result<()> {
+        let Some(lane) = &self.lane else {
+            return Ok(());
+        };
+        match heed(lane) {
+            Ok(heeded) => self.obey(heeded),
+            Err(error) if error.is_later() => Ok(()),
+            Err(error) if is_gone(&error) => {
+                self.lose();
+                Ok(())
+            }
+            Err(error) => Err(error),
         }
     }
 
-    /// The keeper has what came first.
-    fn said(&mut self) -> Result<()> {
-        self.waiting().told();
-        self.lane = self.lane.take().map(Line::roomy).transpose()?;
+    /// Takes a call from the kernel, which from now on holds back the signals that do not kill its caller.
+    fn hear(&self) -> Result<()> {
+        if let Some(call) = self.arguments.listener.take()? {
+            self.waiting().hear(call);
+        }
         Ok(())
     }
 
-    /// The keeper has no room for what comes first.
-    fn wait_for_room(&mut self) -> Result<()> {
-        self.lane = self.lane.take().map(Line::full).transpose()?;
-        Ok(())
+    /// Handles the call that was heard first. False: there is none.
+    fn handle_next(&self) -> Result<bool> {
+        let next = self.waiting().next_heard();
+        match next {
+            Some(call) => self.handle(&call).map(|()| true),
+            None => Ok(false),
+        }
     }
 
     /// Answers a call, or enters it until the keeper has.
@@ -215,7 +284,7 @@ impl Broker {
         {
             let caller = Some(caller::caller(&thread, self.arguments.launcher));
             // What has been read is the caller's only if the call still waits: a thread's number is used again.
-            if !self.listener.inner().is_pending(call.id) {
+            if !self.arguments.listener.is_pending(call.id) {
                 self.answered(false);
                 return Ok(());
             }
@@ -234,7 +303,7 @@ impl Broker {
         }
         // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is judged
         // where it arrives.
-        self.answered(self.listener.inner().let_go(call.id)?);
+        self.answered(self.arguments.listener.let_go(call.id)?);
         Ok(())
     }
 
@@ -242,7 +311,7 @@ impl Broker {
     fn refuse(&self, call: &Call, refusal: Refusal, thread: Option<&Thread>) -> Result<()> {
         let caller = thread.map(|thread| caller::caller(thread, self.arguments.launcher));
         self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
-        self.answered(self.listener.inner().refuse(call.id, refusal.errno)?);
+        self.answered(self.arguments.listener.refuse(call.id, refusal.errno)?);
         if self.arguments.proved.load(Ordering::Relaxed) {
             self.waiting().refused(v1::Refused {
                 syscall: refusal.name.to_owned(),
@@ -273,7 +342,7 @@ impl Broker {
             errno = libc::EADDRNOTAVAIL;
             self.unheard(destination.port(), &unopened, errno, verdict.id);
         }
-        let listener = self.listener.inner();
+        let listener = &self.arguments.listener;
         if errno == 0 {
             self.answered(listener.let_go(verdict.id)?);
         } else {
@@ -300,7 +369,7 @@ impl Broker {
 
     /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.
     fn patrol(&self) -> Result<()> {
-        let listener = self.listener.inner();
+        let listener = &self.arguments.listener;
         let mut waiting = self.waiting();
         for (id, tid) in waiting.round() {
             if !listener.is_pending(id) || look::has_signal(tid).unwrap_or(false) {
@@ -312,12 +381,11 @@ impl Broker {
         Ok(())
     }
 
-    /// Whether one more call may be heard, and whether a patrol has anything to do: a call waits, or the keeper has to be told of
-    /// races. Those are told by the patrol, many at a time: there may be thousands.
-    fn look_at_what_waits(&self) -> (bool, bool) {
+    /// Whether a patrol has anything to do: a call waits, or the keeper has to be told of races. Those are told by the patrol,
+    /// many at a time: there may be thousands.
+    fn has_work(&self) -> bool {
         let waiting = self.waiting();
-        let has_work = waiting.has_calls() || waiting.owes_races(self.races());
-        (waiting.has_room(), has_work)
+        waiting.has_calls() || waiting.owes_races(self.races())
     }
 
     fn races(&self) -> u64 {
@@ -328,15 +396,6 @@ impl Broker {
         if !in_time {
             self.arguments.counts.races.fetch_add(1, Ordering::Relaxed);
         }
-    }
-}
-
-/// The next call; `None` when nobody is left under the filter.
-fn hear(listener: &Listener) -> Result<Option<Call>> {
-    match listener.hear()? {
-        Heard::Call(call) => Ok(Some(call)),
-        Heard::Nothing => Err(Error::new("poll", libc::EAGAIN)),
-        Heard::Over => Ok(None),
     }
 }
 

@@ -1,10 +1,12 @@
 //! The serving half of the boundary's life: its runtime and its actors.
 
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_actor::{Actor, Change, Dynamic, Fault, Me, Root, Seed, Tree};
+use holdfast_kernel::bell::Bell;
 use holdfast_kernel::fork;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
@@ -288,9 +290,21 @@ impl Actor for Broker {
     type State = ();
 
     async fn start(me: &Me<()>, arguments: broker::Arguments) -> Result<(), Fault> {
+        let (bell, mut lanes) = (Arc::new(Bell::new()?), arguments.lanes.clone());
+        let this = me.clone();
         me.spawn(async move {
-            broker::serve(arguments).await?;
-            Err(Fault::last("nobody is left under the filter"))
+            let _until_dropped = bell.leash();
+            let heard = Arc::clone(&bell);
+            let mut served = pin!(this.offload(move || broker::serve(arguments, &heard)));
+            loop {
+                tokio::select! {
+                    served = &mut served => {
+                        served??;
+                        return Err(Fault::last("nobody is left under the filter"));
+                    }
+                    Ok(()) = lanes.changed() => bell.ring(),
+                }
+            }
         });
         Ok(())
     }

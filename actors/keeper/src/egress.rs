@@ -16,7 +16,6 @@
 
 pub mod actor;
 pub mod attempt;
-mod bell;
 pub mod book;
 pub mod budget;
 pub mod counters;

@@ -3,6 +3,7 @@
 //! A wrapper knows no policy. It does one thing, says which call failed, and each unsafe block holds one operation with
 //! the argument why it is sound.
 
+pub mod bell;
 pub mod canary;
 pub mod descriptors;
 pub mod diag;

@@ -3,9 +3,7 @@
 use std::mem::zeroed;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-
-use crate::error::{Called, Result, answered};
+use crate::error::{Result, answered};
 
 /// The listener of a seccomp filter.
 #[derive(Debug)]
@@ -24,17 +22,6 @@ pub struct Call {
     pub arguments: [u64; 6],
 }
 
-/// What a listener has for its holder.
-#[derive(Debug)]
-pub enum Heard {
-    /// A call to be answered.
-    Call(Call),
-    /// Nothing at the moment.
-    Nothing,
-    /// Nobody is left under the filter.
-    Over,
-}
-
 impl Listener {
     /// Takes the listener that a filter's installation gave.
     pub fn new(fd: OwnedFd) -> Self {
@@ -42,24 +29,14 @@ impl Listener {
         Self(fd)
     }
 
-    /// Takes the next call without waiting for one.
+    /// Takes the next call; `None` if its caller is gone meanwhile.
     ///
-    /// RECV ignores `O_NONBLOCK`, so it is only called when `poll` has seen a call; with one consumer it cannot block
-    /// long. A caller that dies in between is nothing, not an error.
-    pub fn hear(&self) -> Result<Heard> {
-        let mut poll_fds = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
-        poll(&mut poll_fds, PollTimeout::ZERO).called("poll of the seccomp listener")?;
-        let seen = poll_fds[0].revents().unwrap_or(PollFlags::empty());
-        if !seen.contains(PollFlags::POLLIN) {
-            return Ok(if seen.is_empty() {
-                Heard::Nothing
-            } else {
-                Heard::Over
-            });
-        }
+    /// RECV ignores `O_NONBLOCK`, so this is only called when `poll(2)` has seen a call (`POLLIN`); with one consumer it
+    /// cannot block long. `POLLHUP` alone means that nobody is left under the filter.
+    pub fn take(&self) -> Result<Option<Call>> {
         match self.receive() {
-            Ok(call) => Ok(Heard::Call(call)),
-            Err(error) if matches!(error.errno(), libc::ENOENT | libc::EINTR) => Ok(Heard::Nothing),
+            Ok(call) => Ok(Some(call)),
+            Err(error) if matches!(error.errno(), libc::ENOENT | libc::EINTR) => Ok(None),
             Err(error) => Err(error),
         }
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::io::Interest;
 use tokio::io::unix::{AsyncFd, AsyncFdReadyGuard};
 
-use crate::{Called, Error, Result, handoff, notify};
+use crate::{Called, Error, Result, handoff};
 
 /// Keeps one open descriptor from its creation to its drop.
 ///
@@ -26,8 +26,7 @@ pub unsafe trait Steady: AsFd {}
 /// A descriptor registered with the current tokio runtime.
 ///
 /// Close-over-poll rules hold: readiness is a hint, so try the call and wait when it would block. [`Ready::read`] and
-/// [`Ready::write`] do both. A call that ignores `O_NONBLOCK` (receiving a seccomp notification) has to ask `poll(2)`
-/// first and answer `EAGAIN` itself; then only one task may read.
+/// [`Ready::write`] do both.
 #[derive(Debug)]
 pub struct Ready<T: Steady + 'static>(AsyncFd<Registered<T>>);
 
@@ -159,8 +158,6 @@ unsafe impl Steady for io::PipeWriter {}
 unsafe impl Steady for handoff::Socket {}
 // SAFETY: a field of type OwnedFd that no method exchanges.
 unsafe impl Steady for handoff::door::Door {}
-// SAFETY: a field of type OwnedFd that no method exchanges.
-unsafe impl Steady for notify::Listener {}
 // SAFETY: the shared value keeps its descriptor at least as long as this reference to it lives.
 unsafe impl<T: Steady> Steady for Arc<T> {}
 

@@ -11,12 +11,15 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use holdfast_kernel::notify::Call;
 use holdfast_wire::v1;
 use holdfast_wire::v1::from_broker::Kind as Told;
 
 /// The calls that wait for a verdict, by id, and what has to be told.
 #[derive(Debug, Default)]
 pub struct Waiting {
+    /// Heard and not yet handled, the first of them first.
+    heard: VecDeque<Call>,
     calls: BTreeMap<u64, Pending>,
     /// The first one that the next patrol looks at.
     next: u64,
@@ -55,6 +58,21 @@ impl Waiting {
             // Each beat tells the next one of those.
             Told::Attempt(_) | Told::Gone(_) | Told::Unheard(_) => false,
         });
+    }
+
+    /// A call has been heard, and is to be handled.
+    pub(super) fn hear(&mut self, call: Call) {
+        self.heard.push_back(call);
+    }
+
+    /// Whether there is a call to be handled.
+    pub(super) fn has_heard(&self) -> bool {
+        !self.heard.is_empty()
+    }
+
+    /// The call to be handled next.
+    pub(super) fn next_heard(&mut self) -> Option<Call> {
+        self.heard.pop_front()
     }
 
     /// A call waits from now on.
@@ -130,10 +148,11 @@ impl Waiting {
     /// Whether one more call may be heard; otherwise it waits in the kernel. A keeper is told everything before the next
     /// call is heard; for one that is still to come, some of it is kept.
     pub(super) fn has_room(&self) -> bool {
-        match self.lane {
+        let has_place = match self.lane {
             Some(_) => self.outbox.is_empty(),
             None => self.outbox.len() < MOST_KEPT && self.calls.len() < MOST_WAITING,
-        }
+        };
+        has_place && self.heard.len() < MOST_HEARD
     }
 
     /// The next few calls in turn, each with its thread, so that a thousand of them cost no more than these.
@@ -153,6 +172,9 @@ impl Waiting {
 
 /// How many calls are looked after at a time.
 const ROUND: usize = 64;
+
+/// How many calls are heard before one of them is handled.
+const MOST_HEARD: usize = 64;
 
 /// How many records of refused calls are kept for the next keeper.
 const MOST_KEPT: usize = 1024;
@@ -231,6 +253,28 @@ mod tests {
         waiting.speak(2);
 
         assert_eq!(outbox(&waiting), [Told::Attempt(attempt(7))]);
+    }
+
+    #[test]
+    fn what_is_heard_before_it_is_handled_is_bounded_and_kept_in_order() {
+        let call = |id| Call {
+            id,
+            tid: 1,
+            number: libc::SYS_connect,
+            arguments: [0; 6],
+        };
+        let mut waiting = Waiting::default();
+        waiting.speak(1);
+        for id in 0..MOST_HEARD as u64 {
+            assert!(waiting.has_room());
+            waiting.hear(call(id));
+        }
+        assert!(!waiting.has_room());
+
+        let first = waiting.next_heard().expect("heard");
+
+        assert_eq!(first.id, 0);
+        assert!(waiting.has_room());
     }
 
     #[test]

@@ -14,7 +14,6 @@ pub(crate) use connection::Arrival;
 pub use connection::Cookies;
 
 use super::attempt::{Failure, Fate, Judge, Report, Serial};
-use super::bell::Bell;
 use super::book::{Book, Command, Counts, Dial, Event, Hands, Waiting};
 use super::budget::{Budget, Permit};
 use super::counters::{Counters, bump};
@@ -28,6 +27,7 @@ use errands::Errands;
 use futures_util::FutureExt;
 use futures_util::future::{AbortHandle, Abortable};
 use holdfast_clock::Clock;
+use holdfast_kernel::bell::Bell;
 use holdfast_observability::{Audit, Place, Record, Slot};
 use holdfast_policy::Policy;
 use holdfast_wire::v1;

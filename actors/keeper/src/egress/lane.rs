@@ -8,11 +8,11 @@
 //! measured as 250 µs for a connect instead of 90. It waits in `poll(2)`, for two descriptors: a runtime of its own would be three more.
 
 use super::attempt::{Caller, Unheard};
-use super::bell::Bell;
 use super::book::{Attempted, Event};
 use super::counters::bump;
 use super::desk::{Answer, Cookies, Desk};
 use holdfast_clock::Clock;
+use holdfast_kernel::bell::Bell;
 use holdfast_kernel::{Called, Error, Result};
 use holdfast_policy::Identity;
 use holdfast_wire::v1::{self, from_broker::Kind, from_keeper};
@@ -60,7 +60,7 @@ pub async fn apart(
         packet: vec![0; PACKET].into_boxed_slice(),
         reply: Vec::new(),
     };
-    let _until_dropped = Leash(Arc::clone(&bell));
+    let _until_dropped = bell.leash();
     let (tell, told) = oneshot::channel();
     let work = move || {
         // Nobody may want to know any more.
@@ -70,15 +70,6 @@ pub async fn apart(
     thread.stack_size(STACK).spawn(work).called("clone3")?;
     let served = told.await;
     served.unwrap_or_else(|_| Err(Error::new("lane thread, which panicked", 0)))
-}
-
-/// Ends the thread that it belongs to.
-struct Leash(Arc<Bell>);
-
-impl Drop for Leash {
-    fn drop(&mut self) {
-        self.0.ring_out();
-    }
 }
 
 fn serve(socket: &UnixStream, mut clerk: Clerk, bell: &Bell) -> Result<()> {

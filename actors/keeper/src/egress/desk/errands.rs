@@ -1,8 +1,8 @@
 //! Answers that did not arise in the lane itself, for the lane to send: it may be restarting.
 
 use super::Answer;
-use crate::egress::bell::Bell;
 use crate::egress::book::PENDING;
+use holdfast_kernel::bell::Bell;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
