@@ -302,6 +302,44 @@ static int interrupted(char **a) {
     return 0;
 }
 
+static void handle(int signal) {
+    static volatile sig_atomic_t times;
+    (void)signal;
+    if (++times == 3 && write(1, "handled\n", 8) < 0)
+        _exit(1);
+}
+
+// alarmed IP PORT RESTART LIVES: a connect under a timer, by a program that waits for its socket if a signal ends the call. The
+// socket takes packets that have so many lives left.
+static int alarmed(char **a) {
+    struct place to = place(a[0], a[1]);
+    struct sigaction act = {.sa_handler = handle, .sa_flags = atoi(a[2]) ? SA_RESTART : 0};
+    struct itimerval every = {{0, 50000}, {0, 50000}};
+    struct sockaddr_storage peer;
+    socklen_t size = sizeof peer, width = sizeof(int);
+    int s = stream_socket(&to), error = 0, lives = atoi(a[3]);
+    char answer[6] = "";
+    setsockopt(s, IPPROTO_IP, IP_MINTTL, &lives, sizeof lives);
+    sigaction(SIGALRM, &act, 0);
+    setitimer(ITIMER_REAL, &every, 0);
+    report("connect", connect(s, (void *)&to.address, to.length));
+    struct pollfd one = {s, POLLOUT, 0};
+    printf("writable=%d\n", poll(&one, 1, 0));
+    report("peer", getpeername(s, (void *)&peer, &size));
+    fflush(stdout);
+    while (poll(&one, 1, -1) < 0 && errno == EINTR)
+        ;
+    getsockopt(s, SOL_SOCKET, SO_ERROR, &error, &width);
+    errno = error;
+    report("outcome", error ? -1 : 0);
+    while (!error && write(s, "hello", 5) < 0 && errno == EINTR)
+        ;
+    while (!error && read(s, answer, 5) < 0 && errno == EINTR)
+        ;
+    printf("answer=%s\n", answer);
+    return 0;
+}
+
 // victims IP PORT COUNT: children that are killed while their connect is pending.
 static int victims(char **a) {
     struct place to = place(a[0], a[1]);
@@ -354,6 +392,7 @@ const struct command attack_commands[] = {
     {"namespaces", 0, namespaces}, {"mounts", 0, mounts},       {"kernel", 0, kernel},           {"int80", 0, int80},
     {"x32", 0, x32},               {"strangers", 1, strangers}, {"kill", 2, send_signal},        {"identity", 0, identity},
     {"race", 4, race},             {"crowd", 4, crowd},         {"interrupted", 5, interrupted}, {"victims", 3, victims},
+    {"alarmed", 4, alarmed},
     {"descriptors", 0, descriptors}, {"bequeath", 4, bequeath}, {"inherit", 3, inherit}, {"reconnect", 4, reconnect},
     {"deny", 2, deny},             {"abort", 3, abort_at_once}, {0},
 };

@@ -775,32 +775,6 @@ fn callers_that_are_killed_while_they_wait_harm_nobody() {
     }
 }
 
-/// SB-12: an interrupted connect is the only thing a signal may cause.
-#[test]
-fn signals_during_connect_are_the_programs_own_affair() {
-    if probe().is_none() {
-        return;
-    }
-    for area in everyone() {
-        let server = tcp::echo(FOUR);
-        let done = Run::new(&area, &Policy::origin(server.port()))
-            .attempt(&format!(
-                "interrupted origin.test {} 1000 10 0",
-                server.port()
-            ))
-            .finish();
-        let number = |name| done.answer(name).parse::<u32>().expect("a number");
-        // A signal that comes while the verdict is awaited interrupts the call, as it may outside; nothing else may happen.
-        assert_eq!(
-            number("good") + number("interrupted"),
-            1000,
-            "{}",
-            done.text()
-        );
-        assert!(number("good") > 100, "{}", done.text());
-    }
-}
-
 /// Whose they were cannot be asked any more when they are accepted.
 #[test]
 fn a_connection_that_is_reset_at_once_leaves_one_record_and_one_dial() {
@@ -834,36 +808,5 @@ fn a_connection_that_is_reset_at_once_leaves_one_record_and_one_dial() {
             assert_eq!(record.text("binary"), probe, "{done}");
         }
         assert!(server.accepted() <= 100, "{} arrived", server.accepted());
-    }
-}
-
-/// SB-12: it leaves no second connection behind.
-#[test]
-fn a_connect_that_a_signal_restarts_succeeds() {
-    if probe().is_none() {
-        return;
-    }
-    for area in everyone() {
-        let server = tcp::echo(FOUR);
-        let done = Run::new(&area, &Policy::origin(server.port()))
-            .attempt(&format!(
-                "interrupted origin.test {} 1000 1 1",
-                server.port()
-            ))
-            .finish();
-        assert_eq!(done.answer("good"), "1000", "{}", done.text());
-        // A call that the signal took back is an attempt of its own: recorded, and never a second connection that stays.
-        let came_of_it = |outcome| {
-            let of = |record: &&Record| record.allowed() && record.text("outcome") == outcome;
-            done.records.iter().filter(of).count()
-        };
-        assert_eq!(came_of_it("connected"), 1000, "{}", done.text());
-        let recorded = came_of_it("connected") + came_of_it("abandoned");
-        assert_eq!(recorded, done.records.len(), "{}", done.text());
-        assert!(
-            server.accepted() <= recorded,
-            "{} arrived",
-            server.accepted()
-        );
     }
 }

@@ -4,7 +4,7 @@
 //!  heard ──┬── refused by the table ────────────────────────> errno, one record
 //!          ├── local, or not to be looked at ───────────────> goes on in the kernel
 //!          └── a TCP connect ── Attempt ──> Waiting ──┬── Verdict ──> goes on, or errno
-//!                                                     ├── a signal ──> made again after it
+//!                                                     ├── a signal ──> goes on, Withheld ── Verdict ──> connects, or fails
 //!                                                     └── gone ──────> forgotten
 //! ```
 //!
@@ -19,6 +19,7 @@
 //! wait; the next keeper is told of every one that has no verdict yet, as of a fresh one.
 
 pub(crate) mod caller;
+mod patrol;
 mod ports;
 mod waiting;
 
@@ -31,7 +32,7 @@ use std::time::Duration;
 use holdfast_actor::{Clock, Moment};
 use holdfast_kernel::bell::Bell;
 use holdfast_kernel::handoff::{Received, Socket};
-use holdfast_kernel::look::{self, Thread};
+use holdfast_kernel::look::Thread;
 use holdfast_kernel::notify::{Call, Listener};
 use holdfast_kernel::ready::Later as _;
 use holdfast_kernel::{Called, Error, Result};
@@ -298,7 +299,7 @@ impl Broker {
                 caller,
                 thread: call.tid,
             };
-            self.waiting().enter(call.tid, attempt);
+            self.waiting().enter(caller::descriptor(call), attempt);
             return Ok(());
         }
         // Not to be looked at, gone, or no business of a policy: the kernel answers, and what it lets through is judged
@@ -331,7 +332,7 @@ impl Broker {
         else {
             return Ok(());
         };
-        let Some(attempt) = self.waiting().settle(verdict.id) else {
+        let Some((attempt, withheld)) = self.waiting().settle(verdict.id) else {
             return Ok(());
         };
         let mut errno = verdict.errno;
@@ -342,12 +343,14 @@ impl Broker {
             errno = libc::EADDRNOTAVAIL;
             self.unheard(destination.port(), &unopened, errno, verdict.id);
         }
-        let listener = &self.arguments.listener;
-        if errno == 0 {
-            self.answered(listener.let_go(verdict.id)?);
-        } else {
+        if errno != 0 {
             self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
-            self.answered(listener.refuse(verdict.id, errno)?);
+        }
+        let listener = &self.arguments.listener;
+        match withheld {
+            Some(socket) => self.end(&socket, errno == 0),
+            None if errno == 0 => self.answered(listener.let_go(verdict.id)?),
+            None => self.answered(listener.refuse(verdict.id, errno)?),
         }
         Ok(())
     }
@@ -365,20 +368,6 @@ impl Broker {
         }
         let detail = format!("connect(port {port}): {unopened}");
         waiting.gone(v1::Gone { id, errno, detail });
-    }
-
-    /// Looks after some of the calls that wait: their callers may be gone, or have a signal to handle.
-    fn patrol(&self) -> Result<()> {
-        let listener = &self.arguments.listener;
-        let mut waiting = self.waiting();
-        for (id, tid) in waiting.round() {
-            if !listener.is_pending(id) || look::has_signal(tid).unwrap_or(false) {
-                waiting.forget(id);
-                self.answered(listener.interrupt(id)?);
-            }
-        }
-        waiting.races(self.races());
-        Ok(())
     }
 
     /// Whether a patrol has anything to do: a call waits, or the keeper has to be told of races. Those are told by the patrol,

@@ -3,26 +3,23 @@
 //! All of it may be refused (a program that must not be read) or come too late (the process is gone): both are errors
 //! with an errno, never a panic.
 
+mod pinned;
+
 use std::fs;
 use std::io::IoSliceMut;
 use std::mem::size_of;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::str::FromStr;
-use std::time::Duration;
 
-use nix::fcntl::{FcntlArg, OFlag, fcntl};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::{Pid, gettid};
 
+pub use self::pinned::Pinned;
 use crate::descriptors::{self, noted};
 use crate::error::{Called, Error, Result, answered};
 use crate::fork::open_pidfd;
-
-/// A duplicate of another process's socket: whatever that process does with its number, this stays the same socket.
-#[derive(Debug)]
-pub struct Pinned(OwnedFd);
 
 /// The address in a `connect`, as the caller's memory held it at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,68 +92,6 @@ impl Thread {
             }),
             Err(error) => Err(error),
         }
-    }
-}
-
-impl Pinned {
-    /// `SO_COOKIE`: names the socket for ever.
-    pub fn cookie(&self) -> Result<u64> {
-        self.option(libc::SO_COOKIE, 0u64)
-    }
-
-    /// `SO_PROTOCOL`: `IPPROTO_TCP`, `IPPROTO_UDP`, …
-    pub fn protocol(&self) -> Result<i32> {
-        self.option(libc::SO_PROTOCOL, 0i32)
-    }
-
-    /// Whether a TCP socket is neither connected nor about to be: a `connect` on it begins something new.
-    pub fn is_unconnected(&self) -> Result<bool> {
-        let state: u8 = self.read_option(libc::IPPROTO_TCP, libc::TCP_INFO, 0)?;
-        Ok(state == TCP_CLOSE)
-    }
-
-    /// Whether calls on the socket wait.
-    pub fn is_blocking(&self) -> Result<bool> {
-        let flags = fcntl(self.0.as_fd(), FcntlArg::F_GETFL).called("fcntl F_GETFL")?;
-        Ok(!OFlag::from_bits_truncate(flags).contains(OFlag::O_NONBLOCK))
-    }
-
-    /// `SO_SNDTIMEO`: how long a connect waits, if it is limited.
-    pub fn send_timeout(&self) -> Result<Option<Duration>> {
-        let time = nix::sys::socket::getsockopt(&self.0, nix::sys::socket::sockopt::SendTimeout)
-            .called("getsockopt SO_SNDTIMEO")?;
-        let micros = u64::try_from(time.tv_sec()).unwrap_or(0) * 1_000_000
-            + u64::try_from(time.tv_usec()).unwrap_or(0);
-        Ok((micros > 0).then(|| Duration::from_micros(micros)))
-    }
-
-    fn option<T: Copy>(&self, name: libc::c_int, value: T) -> Result<T> {
-        self.read_option(libc::SOL_SOCKET, name, value)
-    }
-
-    fn read_option<T: Copy>(
-        &self,
-        level: libc::c_int,
-        name: libc::c_int,
-        mut value: T,
-    ) -> Result<T> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "a number has at most 8 bytes"
-        )]
-        let mut length = size_of::<T>() as libc::socklen_t;
-        // SAFETY: the kernel writes at most `length` bytes to `value`, which has that many and holds plain numbers.
-        let answer = unsafe {
-            libc::getsockopt(
-                self.0.as_raw_fd(),
-                level,
-                name,
-                (&raw mut value).cast(),
-                &raw mut length,
-            )
-        };
-        answered("getsockopt", answer.into())?;
-        Ok(value)
     }
 }
 
@@ -305,17 +240,12 @@ struct PidfdInfo {
     exit_code: i32,
 }
 
-/// The first member of `struct tcp_info` of a socket without a connection (`net/tcp_states.h`).
-const TCP_CLOSE: u8 = 7;
-
 const PIDFD_INFO_PID: u64 = 1;
 /// `_IOWR(0xFF, 11, struct pidfd_info)`.
 const PIDFD_GET_INFO: libc::Ioctl = libc::_IOWR::<PidfdInfo>(0xff, 11);
 
 #[cfg(test)]
 mod tests {
-    use std::net::{TcpListener, TcpStream};
-
     use super::*;
 
     #[test]
@@ -358,52 +288,6 @@ mod tests {
     #[test]
     fn whoever_may_look_at_callers_is_told_so() {
         attempt().expect("a thread may look at itself");
-    }
-
-    #[test]
-    fn a_pinned_socket_is_the_callers_own() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
-        let stream = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
-        stream
-            .set_write_timeout(Some(Duration::from_millis(1500)))
-            .expect("set");
-
-        let pinned = Thread::hold(gettid().as_raw().unsigned_abs())
-            .and_then(|thread| thread.pin(stream.as_raw_fd()))
-            .expect("pin");
-
-        let own = Pinned(stream.try_clone().expect("clone").into());
-        assert_eq!(
-            pinned.cookie().expect("cookie"),
-            own.cookie().expect("cookie")
-        );
-        assert_eq!(pinned.protocol().expect("protocol"), libc::IPPROTO_TCP);
-        assert!(pinned.is_blocking().expect("flags"));
-        stream.set_nonblocking(true).expect("set");
-        assert!(!pinned.is_blocking().expect("flags"));
-        let timeout = pinned.send_timeout().expect("timeout").expect("is set");
-        assert!((1500..1600).contains(&timeout.as_millis()));
-    }
-
-    #[test]
-    fn a_connected_socket_begins_nothing_new() {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("listen");
-        let address = listener.local_addr().expect("address");
-        let socket = |stream: &TcpStream| Pinned(stream.try_clone().expect("clone").into());
-        let fresh = nix::sys::socket::socket(
-            nix::sys::socket::AddressFamily::Inet,
-            nix::sys::socket::SockType::Stream,
-            nix::sys::socket::SockFlag::empty(),
-            None,
-        );
-
-        assert!(
-            Pinned(fresh.expect("socket"))
-                .is_unconnected()
-                .expect("state")
-        );
-        let stream = TcpStream::connect(address).expect("connect");
-        assert!(!socket(&stream).is_unconnected().expect("state"));
     }
 
     #[test]

@@ -5,8 +5,10 @@ use nix::sys::socket::{
     AddressFamily, Backlog, SockFlag, SockType, SockaddrStorage, bind, connect, getsockname,
     listen, socket,
 };
-use std::net::{IpAddr, SocketAddr};
+use std::io::{Read as _, Write as _};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::thread::JoinHandle;
 
 /// A port that is taken and refuses every connection: bound, but not listening.
 #[derive(Debug)]
@@ -34,8 +36,8 @@ impl Refusing {
 /// A port where a connection attempt is neither accepted nor refused: the queue of the listener is full, and its kernel drops what comes.
 #[derive(Debug)]
 pub struct Blackhole {
-    _listener: OwnedFd,
-    _fillers: Vec<OwnedFd>,
+    listener: OwnedFd,
+    fillers: Vec<OwnedFd>,
     port: u16,
 }
 
@@ -52,8 +54,8 @@ impl Blackhole {
             })
             .collect();
         Self {
-            _listener: listener,
-            _fillers: fillers,
+            listener,
+            fillers,
             port: to.port(),
         }
     }
@@ -61,6 +63,21 @@ impl Blackhole {
     /// The port.
     pub fn port(&self) -> u16 {
         self.port
+    }
+
+    /// Answers from now on: sends back what the first one says who says anything.
+    pub fn open(self) -> JoinHandle<()> {
+        drop(self.fillers);
+        let listener = TcpListener::from(self.listener);
+        std::thread::spawn(move || {
+            let mut said = [0; 64];
+            loop {
+                let (mut stream, _) = listener.accept().expect("one comes");
+                if let Ok(length @ 1..) = stream.read(&mut said) {
+                    return stream.write_all(&said[..length]).expect("answered");
+                }
+            }
+        })
     }
 }
 

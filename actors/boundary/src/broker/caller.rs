@@ -4,10 +4,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 use holdfast_kernel::Error;
-use holdfast_kernel::look::{self, Target, Thread};
+use holdfast_kernel::look::{self, Pinned, Target, Thread};
 use holdfast_kernel::notify::Call;
 use holdfast_wire::v1;
 
+use super::waiting::Look;
 use crate::inside::{OWN_V4, OWN_V6};
 
 /// What a `connect` is about.
@@ -30,15 +31,11 @@ pub(crate) enum Subject {
 
 /// Finds out what a `connect` is about. An error means that the caller cannot be looked at, or is gone.
 pub(crate) fn subject(call: &Call, thread: &Thread) -> Result<Subject, Error> {
-    let [number, address, length, ..] = call.arguments;
+    let [_, address, length, ..] = call.arguments;
     let Target::Inet(address) = look::target(call.tid, address, length)? else {
         return Ok(Subject::Local);
     };
-    #[expect(
-        clippy::cast_possible_truncation,
-        reason = "the kernel takes a descriptor as an int"
-    )]
-    let socket = thread.pin(number as i32)?;
+    let socket = thread.pin(descriptor(call))?;
     // A call that a signal interrupted is made again, and some programs poll by it: the first one was judged.
     if socket.protocol()? != libc::IPPROTO_TCP || !socket.is_unconnected()? {
         return Ok(Subject::Local);
@@ -55,6 +52,26 @@ pub(crate) fn subject(call: &Call, thread: &Thread) -> Result<Subject, Error> {
         blocking,
         timeout,
     })
+}
+
+/// The number of the socket that a `connect` is about.
+pub(super) fn descriptor(call: &Call) -> i32 {
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "the kernel takes a descriptor as an int"
+    )]
+    let number = call.arguments[0] as i32;
+    number
+}
+
+/// The socket of a call that waits, if its number still means the same one.
+pub(super) fn socket(look: Look) -> Result<Pinned, Error> {
+    let socket = Thread::hold(look.thread)?.pin(look.descriptor)?;
+    if socket.cookie()? == look.cookie {
+        Ok(socket)
+    } else {
+        Err(Error::new("pidfd_getfd", libc::EBADF))
+    }
 }
 
 /// Finds out who made a call. It is unobservable if its program or that of one of its ancestors, up to the process

@@ -11,6 +11,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use holdfast_kernel::look::Pinned;
 use holdfast_kernel::notify::Call;
 use holdfast_wire::v1;
 use holdfast_wire::v1::from_broker::Kind as Told;
@@ -21,6 +22,8 @@ pub struct Waiting {
     /// Heard and not yet handled, the first of them first.
     heard: VecDeque<Call>,
     calls: BTreeMap<u64, Pending>,
+    /// Attempts whose calls went on with a signal.
+    withheld: BTreeMap<u64, Withheld>,
     /// The first one that the next patrol looks at.
     next: u64,
     /// What has to be told, the first of it first.
@@ -34,8 +37,30 @@ pub struct Waiting {
 /// A call that waits.
 #[derive(Debug)]
 struct Pending {
-    thread: u32,
+    descriptor: i32,
+    looks: u32,
     attempt: v1::Attempt,
+}
+
+/// An attempt that has no verdict and whose call waits no more: its socket takes no packet until it has one.
+#[derive(Debug)]
+struct Withheld {
+    attempt: v1::Attempt,
+    socket: Pinned,
+}
+
+/// One look at a call that waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Look {
+    pub(super) id: u64,
+    /// Who made it.
+    pub(super) thread: u32,
+    /// The number of its socket there.
+    pub(super) descriptor: i32,
+    /// The same socket, for ever.
+    pub(super) cookie: u64,
+    /// It has waited for so long that a signal is not held back any more.
+    pub(super) is_long: bool,
 }
 
 impl Waiting {
@@ -46,7 +71,9 @@ impl Waiting {
         }
         self.fall_silent();
         self.lane = Some(lane);
-        let attempts = self.calls.values().map(|pending| pending.attempt.clone());
+        let calls = self.calls.values().map(|pending| &pending.attempt);
+        let withheld = self.withheld.values().map(|withheld| &withheld.attempt);
+        let attempts = calls.chain(withheld).cloned();
         self.outbox.extend(attempts.map(Told::Attempt));
     }
 
@@ -75,17 +102,39 @@ impl Waiting {
         self.heard.pop_front()
     }
 
-    /// A call waits from now on.
-    pub(super) fn enter(&mut self, thread: u32, attempt: v1::Attempt) {
+    /// A call waits from now on; its socket has the number `descriptor` there.
+    pub(super) fn enter(&mut self, descriptor: i32, attempt: v1::Attempt) {
         if self.lane.is_some() {
             self.outbox.push_back(Told::Attempt(attempt.clone()));
         }
-        self.calls.insert(attempt.id, Pending { thread, attempt });
+        let pending = Pending {
+            descriptor,
+            looks: 0,
+            attempt,
+        };
+        self.calls.insert(pending.attempt.id, pending);
     }
 
-    /// A call has its verdict: what it attempts. `None`: it did not wait.
-    pub(super) fn settle(&mut self, id: u64) -> Option<v1::Attempt> {
-        self.calls.remove(&id).map(|pending| pending.attempt)
+    /// A call has its verdict: what it attempts and, if it went on with a signal, its socket. `None`: it did not wait.
+    pub(super) fn settle(&mut self, id: u64) -> Option<(v1::Attempt, Option<Pinned>)> {
+        if let Some(Withheld { attempt, socket }) = self.withheld.remove(&id) {
+            return Some((attempt, Some(socket)));
+        }
+        self.calls
+            .remove(&id)
+            .map(|pending| (pending.attempt, None))
+    }
+
+    /// Whether one more call may go on before its verdict: each is a descriptor.
+    pub(super) fn may_withhold(&self) -> bool {
+        self.withheld.len() < MOST_WITHHELD
+    }
+
+    /// A call has gone on before its verdict; `socket` takes no packet.
+    pub(super) fn withhold(&mut self, id: u64, socket: Pinned) {
+        if let Some(Pending { attempt, .. }) = self.calls.remove(&id) {
+            self.withheld.insert(id, Withheld { attempt, socket });
+        }
     }
 
     /// A call waits no more, and has no verdict. Whoever comes next is told of the calls that wait, and of no other.
@@ -155,23 +204,36 @@ impl Waiting {
         has_place && self.heard.len() < MOST_HEARD
     }
 
-    /// The next few calls in turn, each with its thread, so that a thousand of them cost no more than these.
-    pub(super) fn round(&mut self) -> Vec<(u64, u32)> {
-        let behind = self
-            .calls
-            .range(self.next..)
-            .chain(self.calls.range(..self.next));
-        let round: Vec<_> = behind
-            .take(ROUND)
-            .map(|(id, pending)| (*id, pending.thread))
-            .collect();
-        self.next = round.last().map_or(0, |(id, _)| id.wrapping_add(1));
-        round
+    /// Looks at the next few calls in turn, so that a thousand of them cost no more than these.
+    pub(super) fn round(&mut self) -> Vec<Look> {
+        let behind = self.calls.range(self.next..).map(|(id, _)| *id);
+        let before = self.calls.range(..self.next).map(|(id, _)| *id);
+        let round: Vec<_> = behind.chain(before).take(ROUND).collect();
+        self.next = round.last().map_or(0, |id| id.wrapping_add(1));
+        round.into_iter().filter_map(|id| self.look(id)).collect()
+    }
+
+    fn look(&mut self, id: u64) -> Option<Look> {
+        let pending = self.calls.get_mut(&id)?;
+        pending.looks = pending.looks.saturating_add(1);
+        Some(Look {
+            id,
+            thread: pending.attempt.thread,
+            descriptor: pending.descriptor,
+            cookie: pending.attempt.cookie,
+            is_long: pending.looks >= PATIENCE,
+        })
     }
 }
 
 /// How many calls are looked after at a time.
 const ROUND: usize = 64;
+
+/// How many looks a call is given before it goes on with a signal: to be connected takes a second then.
+const PATIENCE: u32 = 4;
+
+/// How many calls go on before their verdict.
+const MOST_WITHHELD: usize = 64;
 
 /// How many calls are heard before one of them is handled.
 const MOST_HEARD: usize = 64;
@@ -184,6 +246,12 @@ const MOST_WAITING: usize = 4096;
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsRawFd as _;
+    use std::os::unix::net::UnixStream;
+
+    use holdfast_kernel::look::Thread;
+    use nix::unistd::gettid;
+
     use super::*;
 
     fn attempt(id: u64) -> v1::Attempt {
@@ -191,6 +259,12 @@ mod tests {
             id,
             ..v1::Attempt::default()
         }
+    }
+
+    fn pinned() -> Pinned {
+        let socket = UnixStream::pair().expect("a pair").0;
+        let thread = Thread::hold(gettid().as_raw().unsigned_abs()).expect("this thread");
+        thread.pin(socket.as_raw_fd()).expect("its socket")
     }
 
     fn outbox(waiting: &Waiting) -> Vec<Told> {
@@ -253,6 +327,52 @@ mod tests {
         waiting.speak(2);
 
         assert_eq!(outbox(&waiting), [Told::Attempt(attempt(7))]);
+    }
+
+    #[test]
+    fn an_attempt_that_is_withheld_is_told_to_another_keeper_and_settled_with_its_socket() {
+        let mut waiting = Waiting::default();
+        waiting.speak(1);
+        for id in [7, 8] {
+            waiting.enter(1, attempt(id));
+            waiting.told();
+        }
+        waiting.withhold(7, pinned());
+        let ids = |waiting: &mut Waiting| -> Vec<u64> {
+            waiting.round().iter().map(|look| look.id).collect()
+        };
+        assert_eq!(ids(&mut waiting), [8], "it is not looked after any more");
+
+        waiting.speak(2);
+
+        let expected = [Told::Attempt(attempt(8)), Told::Attempt(attempt(7))];
+        assert_eq!(outbox(&waiting), expected);
+        let settled = waiting.settle(7);
+        assert!(matches!(settled, Some((_, Some(_)))), "{settled:?}");
+        assert!(waiting.settle(7).is_none());
+    }
+
+    #[test]
+    fn so_many_attempts_are_withheld_and_no_more() {
+        let mut waiting = Waiting::default();
+        for id in 0..MOST_WITHHELD as u64 {
+            assert!(waiting.may_withhold());
+            waiting.enter(1, attempt(id));
+            waiting.withhold(id, pinned());
+        }
+
+        assert!(!waiting.may_withhold());
+    }
+
+    #[test]
+    fn a_call_has_waited_long_after_a_few_looks() {
+        let mut waiting = Waiting::default();
+        waiting.enter(1, attempt(7));
+
+        let looks: Vec<_> = (0..=PATIENCE).flat_map(|_| waiting.round()).collect();
+
+        let long = looks.iter().filter(|look| look.is_long).count();
+        assert_eq!((looks.len(), long), (5, 2));
     }
 
     #[test]
