@@ -122,12 +122,11 @@ pub fn serve(mut arguments: Arguments, bell: &Bell) -> Result<()> {
         let has_work = broker.has_work();
         patrol = has_work.then(|| patrol.unwrap_or_else(|| clock.now() + PATROL));
         let seen = broker.wait(bell, is_full, patrol.map(|due| due - clock.now()))?;
-        if seen.bell.intersects(PollFlags::POLLIN) {
-            if !bell.hush() {
-                return Ok(());
-            }
-            broker.follow();
+        if seen.bell.intersects(PollFlags::POLLIN) && !bell.hush() {
+            return Ok(());
         }
+        // Before anything is told or heeded: a keeper that is fenced decides nothing more.
+        broker.follow();
         if seen.listener.intersects(PollFlags::POLLIN) {
             broker.hear()?;
         } else if !broker.handle_next()? && !seen.listener.is_empty() {
@@ -312,8 +311,10 @@ impl Broker {
     fn refuse(&self, call: &Call, refusal: Refusal, thread: Option<&Thread>) -> Result<()> {
         let caller = thread.map(|thread| caller::caller(thread, self.arguments.launcher));
         self.arguments.counts.denied.fetch_add(1, Ordering::Relaxed);
+        // Asked for first: a proof that has its answer may be over.
+        let is_proved = self.arguments.proved.load(Ordering::Relaxed);
         self.answered(self.arguments.listener.refuse(call.id, refusal.errno)?);
-        if self.arguments.proved.load(Ordering::Relaxed) {
+        if is_proved {
             self.waiting().refused(v1::Refused {
                 syscall: refusal.name.to_owned(),
                 detail: calls::detail(call, refusal.name),

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use holdfast_actor::Fault;
+use holdfast_kernel::Error;
 use holdfast_kernel::handoff::{Credentials, Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_wire::v1::Handoff;
@@ -58,9 +59,13 @@ impl Guest {
         self.attached.store(true, Ordering::Relaxed);
     }
 
-    /// Hands it something, in order. One that lets everything lie is cut.
+    /// Hands it something, in order: now if it has room, so that who comes to what it is handed does not come before it. One
+    /// that lets everything lie is cut.
     pub(crate) fn post(&self, parcel: Parcel) {
         let mut queue = self.queue.lock();
+        if queue.is_empty() && self.try_send(&parcel).is_ok() {
+            return;
+        }
         if queue.len() >= MOST_PARCELS {
             self.cut.cancel();
             return;
@@ -71,13 +76,18 @@ impl Guest {
 
     /// Tells it something that must not wait for what serves it: that may be what has fallen.
     pub(crate) fn tell(&self, kind: Kind) {
-        let handoff = Handoff { kind: Some(kind) };
-        if self.socket.try_send(&handoff.encode_to_vec(), &[]).is_err()
-            && let Some(kind) = handoff.kind
-        {
+        let parcel = (kind, Vec::new());
+        if self.try_send(&parcel).is_err() {
             // No room just now. One that is gone is gone either way.
-            self.post((kind, Vec::new()));
+            self.post(parcel);
         }
+    }
+
+    fn try_send(&self, (kind, descriptors): &Parcel) -> Result<(), Error> {
+        let kind = Some(kind.clone());
+        let descriptors: Vec<_> = descriptors.iter().map(|fd| fd.as_fd()).collect();
+        let bytes = Handoff { kind }.encode_to_vec();
+        self.socket.try_send(&bytes, &descriptors)
     }
 
     /// Ends every connection with it, now.

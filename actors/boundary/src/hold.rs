@@ -131,13 +131,14 @@ impl Hold {
         epoch: u64,
         token: &[u8],
     ) -> std::result::Result<(), Unheld> {
+        // Nothing is listened on between what is opened for it and its hold.
+        let guests = self.guests.lock();
         // Opened first: a shortage must not cost the holder its hold.
         let (parcels, lane) = self.stock.parcels()?;
         let fenced = self.holder.lock().attach(guest.seat, epoch, token)?;
         guest.attached();
         if let Some(number) = fenced {
             tracing::info!(epoch, "a keeper takes over, its predecessor is fenced");
-            let guests = self.guests.lock();
             if let Some(old) = guests.iter().find(|guest| guest.seat.number == number) {
                 old.dismiss();
             }
@@ -194,8 +195,8 @@ impl Hold {
 
     /// Listens on `port` too, for the present holder and all that follow.
     pub(crate) fn listen(&self, port: u16) -> Result<()> {
-        let parcel = self.stock.listen(port)?;
         let guests = self.guests.lock();
+        let parcel = self.stock.listen(port)?;
         if let Some(holder) = guests.iter().find(|guest| self.check(guest).is_ok()) {
             holder.post(parcel);
         }
