@@ -114,6 +114,11 @@ impl<H: Hands> Book<H> {
         self.pending.len()
     }
 
+    /// Whether a connection is to be expected whose caller has its answer.
+    pub fn expects(&self) -> bool {
+        self.pending.all().any(|(_, attempt)| attempt.is_let_go())
+    }
+
     /// Connections that are open.
     pub fn open(&self) -> usize {
         self.open.len()

@@ -6,10 +6,11 @@
 //! ```
 //!
 //! In `Leaving` the processes of the sandbox are dead, but their sockets are not: the kernel still hands out what they wrote, and connections that
-//! they made stand in the backlog. Listeners accept as ever; a relay ends when its outward bytes are out; a connection without an upstream
+//! they made stand in the backlog, or in that of a listener that is still on its way. Listeners accept as ever; a relay ends when its outward bytes are out; a connection without an upstream
 //! gets [`GRACE`] for its dial. In `Over` nothing is begun, and what is begun all the same ends in the same step: no attempt stays without a record.
 
 use super::{Desk, Event};
+use crate::egress::book::TARDY;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::sync::oneshot;
@@ -97,9 +98,10 @@ impl Desk {
         }
     }
 
-    /// Ready when no connection is served and the listeners, given a turn, have brought none.
+    /// Ready when no connection is served, none is to be expected, and the listeners, given a turn, have brought none.
     async fn delivered(&self) {
         self.connections.close();
+        let latest = self.clock.now() + TARDY;
         loop {
             self.connections.wait().await;
             tokio::time::sleep(TURN).await;
@@ -107,7 +109,8 @@ impl Desk {
                 tokio::task::yield_now().await;
             }
             let held = self.counters.waiting.load(Ordering::Relaxed) > 0;
-            if self.connections.is_empty() && !held {
+            let is_expected = self.clock.now() < latest && self.state.lock().book.expects();
+            if self.connections.is_empty() && !held && !is_expected {
                 return;
             }
         }

@@ -4,6 +4,7 @@ use holdfast_clock::Clock;
 use holdfast_wire::v1::{self, from_broker::Kind};
 use socket2::{Domain, Socket, Type};
 use std::io::Write;
+use std::sync::Arc;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpSocket, TcpStream};
 
@@ -109,6 +110,52 @@ async fn a_connection_in_the_backlog_is_accepted_and_delivered() {
     served.read_to_end(&mut heard).await.expect("to the end");
     assert_eq!(heard, b"last words");
     assert_eq!(world.records(), ["open.test - allowed connected"]);
+}
+
+#[tokio::test]
+async fn a_connection_whose_listener_is_late_is_delivered() {
+    let mut world = World::new().await;
+    let socket = TcpSocket::new_v4().expect("socket");
+    let verdict = world.announce(&socket, OPEN, curl(), How::Blocking).await;
+    assert_eq!(verdict.errno, 0);
+
+    let (desk, is_leaving) = (Arc::clone(&world.desk), world.desk.phase.subscribe());
+    let ((), ()) = tokio::join!(within(PROMPT, desk.finish(LIMIT)), async {
+        let mut phase = is_leaving;
+        let leaving = phase.wait_for(|phase| *phase == Phase::Leaving).await;
+        drop(leaving.expect("it leaves"));
+        // Turns enough for one that waits for nobody to be over.
+        tokio::time::sleep(TURN * 20).await;
+        assert_eq!(desk.phase(), Phase::Leaving);
+        let mut client = world.arrive(socket, OPEN).await;
+        client.write_all(b"last words").await.expect("write");
+    });
+
+    let (mut served, _) = within(PROMPT, world.server.accept())
+        .await
+        .expect("dialled");
+    let mut heard = Vec::new();
+    served.read_to_end(&mut heard).await.expect("to the end");
+    assert_eq!(heard, b"last words");
+    assert_eq!(
+        world.records(),
+        [format!("open.test {CURL} allowed connected")]
+    );
+}
+
+#[tokio::test]
+async fn a_connection_that_does_not_come_is_not_waited_for_long() {
+    let mut world = World::new().await;
+    let socket = TcpSocket::new_v4().expect("socket");
+    world.announce(&socket, OPEN, curl(), How::Blocking).await;
+    drop(socket);
+
+    within(PROMPT, world.desk.finish(LIMIT)).await;
+
+    assert_eq!(
+        world.records(),
+        [format!("open.test {CURL} allowed abandoned")]
+    );
 }
 
 #[tokio::test]
