@@ -40,7 +40,11 @@ pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
         .map_err(Fault::from)
         .and_then(|runtime| {
             runtime.spawn(settle());
-            runtime.block_on(serve(built, Arc::new(keeper)))
+            let served = runtime.block_on(serve(built, Arc::new(keeper)));
+            // What it holds ends with the process: a keeper that finds its socket closed while this one lives has been
+            // replaced by another.
+            std::mem::forget(runtime);
+            served
         });
     match served {
         Ok(()) => 0,
