@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The keeper whose going ends it is the process that forked it, or, for a lasting one, the last of a row ([`crate::grace`]).
-//! While it builds it has one thread and forks the launcher; then it gives up what building needed and serves.
+//! While it builds it has one thread and forks the launcher; then it gives up what building needed, hires the broker's thread
+//! and serves.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -42,12 +43,15 @@ use crate::fence::{Broken, Fence};
 use crate::launcher::{self, Steps};
 use crate::serve;
 use crate::stock::Stock;
+use crate::worker::Worker;
 
 /// Everything the serving half needs.
 pub(crate) struct Built {
     pub(crate) launcher: Child,
     pub(crate) channel: Socket,
     pub(crate) listener: Arc<Listener>,
+    /// Where the broker works, under the same restraints as this thread: hired after they were laid down.
+    pub(crate) worker: Worker,
     pub(crate) ports: Vec<u16>,
     /// Where connections to every other port are led, if they are.
     pub(crate) strays: Option<u16>,
@@ -101,6 +105,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
     let (listener, inner) = hear_built(&channel)?;
     steps.mark("wait for the launcher");
     confine_self().map_err(broken("confine the boundary"))?;
+    let worker = Worker::hire("broker").map_err(broken("start the broker's thread"))?;
     steps.mark("confine the boundary");
     let evidence = v1::Evidence {
         scoped: inner.scoped,
@@ -122,6 +127,7 @@ fn build(fence: &Fence, keeper: &Socket, life: Life) -> Result<Built, Broken> {
         launcher,
         channel,
         listener,
+        worker,
         ports: fence.ports.clone(),
         strays,
         listed: fence.listed.clone(),

@@ -27,6 +27,7 @@ mod silence;
 mod stock;
 mod sweeper;
 mod tree;
+mod worker;
 
 use std::fs::File;
 use std::os::fd::OwnedFd;

@@ -1,7 +1,6 @@
 //! The serving half of the boundary's life: its runtime and its actors.
 
 use std::os::fd::OwnedFd;
-use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -11,6 +10,7 @@ use holdfast_kernel::fork;
 use holdfast_kernel::handoff::{Received, Socket};
 use holdfast_kernel::ready::Ready;
 use holdfast_kernel::{Called, Error};
+use holdfast_policy::Cidr;
 use holdfast_wire::v1::from_launcher::Kind as Told;
 use holdfast_wire::v1::handoff::Kind;
 use holdfast_wire::v1::{self, FromLauncher};
@@ -29,6 +29,7 @@ use crate::sessions::{Begun, Sessions, Unlaunched};
 use crate::settle::settle;
 use crate::stock;
 use crate::tree;
+use crate::worker::Worker;
 
 /// Serves until the launcher is gone, or whoever its life depends on. Answers the process's status.
 pub(crate) fn run(built: Built, keeper: Socket) -> i32 {
@@ -116,23 +117,20 @@ async fn start(
             over: Arc::clone(&over),
         },
     );
-    let listen = {
-        let hold = Arc::clone(&hold);
-        move |port| hold.listen(port)
-    };
-    let ports = Ports::new(built.ports.into_iter().chain(built.strays), listen);
-    let ports = ports.for_hosts(built.listed, stock::serves);
-    let ports = Arc::new(ports.with_strays(built.strays.is_some()));
+    let ports = ports(&hold, built.ports, built.strays, built.listed);
     tree.bind::<Broker>(
         "boundary/broker",
-        broker::Arguments {
-            listener: built.listener,
-            lanes,
-            ports: Arc::clone(&ports),
-            launcher: built.launcher.pid.as_raw().unsigned_abs(),
-            waiting: Arc::new(Mutex::new(Waiting::default())),
-            proved: over,
-            counts,
+        BrokerArguments {
+            broker: broker::Arguments {
+                listener: built.listener,
+                lanes,
+                ports: Arc::clone(&ports),
+                launcher: built.launcher.pid.as_raw().unsigned_abs(),
+                waiting: Arc::new(Mutex::new(Waiting::default())),
+                proved: over,
+                counts,
+            },
+            worker: Arc::new(built.worker),
         },
     );
     let guest = hold.welcome(Origin::Forked, Arc::clone(keeper));
@@ -156,6 +154,16 @@ async fn start(
         }
     };
     Ok((root, hold, first, built.launcher))
+}
+
+/// The ports that are listened on: those that are `named`, that of the strays, and others on demand. The addresses in `hosts`
+/// are the host's, wherever no program inside serves.
+fn ports(hold: &Arc<Hold>, named: Vec<u16>, strays: Option<u16>, hosts: Vec<Cidr>) -> Arc<Ports> {
+    let hold = Arc::clone(hold);
+    let listen = move |port| hold.listen(port);
+    let ports = Ports::new(named.into_iter().chain(strays), listen);
+    let ports = ports.for_hosts(hosts, stock::serves);
+    Arc::new(ports.with_strays(strays.is_some()))
 }
 
 /// Hears of each change in the tree, and has the keeper told.
@@ -288,22 +296,29 @@ async fn attend(arguments: LauncherArguments, mut begun: Begun) -> Result<(), Fa
 /// Answers the filter's questions.
 struct Broker;
 
+#[derive(Clone)]
+struct BrokerArguments {
+    broker: broker::Arguments,
+    /// Where it works. What a predecessor is at ends first, so that there is never more than one who receives.
+    worker: Arc<Worker>,
+}
+
 impl Actor for Broker {
     type Message = ();
-    type Arguments = broker::Arguments;
+    type Arguments = BrokerArguments;
     type State = ();
 
-    async fn start(me: &Me<()>, arguments: broker::Arguments) -> Result<(), Fault> {
-        let (bell, mut lanes) = (Arc::new(Bell::new()?), arguments.lanes.clone());
-        let this = me.clone();
+    async fn start(me: &Me<()>, arguments: BrokerArguments) -> Result<(), Fault> {
+        let BrokerArguments { broker, worker } = arguments;
+        let (bell, mut lanes) = (Arc::new(Bell::new()?), broker.lanes.clone());
         me.spawn(async move {
             let _until_dropped = bell.leash();
             let heard = Arc::clone(&bell);
-            let mut served = pin!(this.offload(move || broker::serve(arguments, &heard)));
+            let mut served = worker.give(move || broker::serve(broker, &heard));
             loop {
                 tokio::select! {
                     served = &mut served => {
-                        served??;
+                        served.map_err(|_| Fault::bug("the broker panicked"))??;
                         return Err(Fault::last("nobody is left under the filter"));
                     }
                     Ok(()) = lanes.changed() => bell.ring(),
